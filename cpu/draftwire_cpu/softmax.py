@@ -1,4 +1,4 @@
-"""Softmax attention in float32."""
+"""Softmax attention in float32 over keys and values that were gathered head by head."""
 
 import torch
 
@@ -7,24 +7,28 @@ def attend(
     queries: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
-    mask: torch.Tensor | None,
+    hidden: torch.Tensor | None,
     scale: float,
     cap: float,
 ) -> torch.Tensor:
-    """softmax(cap * tanh(scale * q k / cap)) v, the cap left out where it is 0.
+    """softmax(c * tanh(scale * q k / c)) v with c the cap, or softmax(scale * q k) v where the cap is 0.
 
-    queries [B, E, H, D], keys [B, M, G, D], values [B, M, G, Dv], H a multiple of G (head h reads head h // (H / G)).
-    mask: bool, broadcast to [B, E, M], or None. Returns float32 [B, E, H, Dv].
+    queries [B, E, H, D]. keys [B * G, M, D], values [B * G, M, Dv], float32, request by request; H is a multiple of
+    G and query head h reads key head h // (H / G). hidden: bool, True where a query does not see a key,
+    broadcastable to [B, E, M], or None. Returns float32 [B, E, H, Dv]. A query that sees no key gets NaN.
     """
     batch, new, heads, width = queries.shape
-    groups = keys.shape[2]
-    q = queries.float().view(batch, new, groups, heads // groups, width).permute(0, 2, 3, 1, 4)
-    q = q.reshape(batch, groups, -1, width)
-    scores = q @ keys.float().permute(0, 2, 3, 1) * scale
+    groups = keys.shape[0] // batch
+    shared = heads // groups
+    scaled = queries.float() * scale
+    if new > 1:
+        scaled = scaled.view(batch, new, groups, shared, width).permute(0, 2, 3, 1, 4)
+    scores = torch.bmm(scaled.reshape(batch * groups, shared * new, width), keys.transpose(1, 2))
     if cap > 0:
-        scores = cap * torch.tanh(scores / cap)
-    if mask is not None:
-        shaped = scores.view(batch, groups, heads // groups, new, -1)
-        shaped.masked_fill_(~mask.view(-1, 1, 1, *mask.shape[-2:]), float("-inf"))
-    out = scores.softmax(-1) @ values.float().transpose(1, 2)
-    return out.view(batch, groups, heads // groups, new, -1).permute(0, 3, 1, 2, 4).reshape(batch, new, heads, -1)
+        scores = scores.div_(cap).tanh_().mul_(cap)
+    if hidden is not None:
+        scores.view(batch, groups * shared, new, -1).masked_fill_(hidden.unsqueeze(1), float("-inf"))
+    out = torch.bmm(scores.softmax(-1), values)
+    if new == 1:
+        return out.view(batch, 1, heads, -1)
+    return out.view(batch, heads, new, -1).transpose(1, 2)

@@ -1,0 +1,132 @@
+"""Launch SGLang's own server, wait for it, ask it, and end it with every process it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+class ServerError(RuntimeError):
+    """The server did not come up or did not answer; one line with the last line of its log."""
+
+
+def free_port() -> int:
+    """A TCP port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """`python -m sglang.launch_server` in a process group of its own; a context manager.
+
+    flags: upstream's own. env: added to this process's environment. log: file that takes both streams.
+    """
+
+    def __init__(
+        self,
+        flags: Sequence[str],
+        log: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        module: Sequence[str] = ("-m", "sglang.launch_server"),
+        port: int | None = None,
+    ):
+        self.port = port or free_port()
+        self.command = [python, *module, *flags, "--host", "127.0.0.1", "--port", str(self.port)]
+        self.env = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        self.log = log
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> Server:
+        with self.log.open("w") as file:
+            self.process = subprocess.Popen(
+                self.command, env=self.env, stdout=file, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        return self
+
+    def wait_ready(self, timeout: float = 180, tick: Callable[[float], None] = lambda seconds: None) -> float:
+        """Seconds until /health answers. Raises ServerError when the process ends or `timeout` runs out."""
+        assert self.process is not None
+        start = time.monotonic()
+        while (passed := time.monotonic() - start) < timeout:
+            if self.process.poll() is not None:
+                raise ServerError(f"server ended with status {self.process.returncode}: {self.last_line()}")
+            try:
+                self.get("/health", timeout=2)
+                return passed
+            except (urllib.error.URLError, OSError):
+                tick(passed)
+                time.sleep(0.25)
+        raise ServerError(f"server not ready after {timeout:.0f} s: {self.last_line()} (log: {self.log})")
+
+    def last_line(self) -> str:
+        """The last line of the log that says something."""
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1] if lines else "no output"
+
+    def get(self, path: str, timeout: float = 30) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
+            return answer.read()
+
+    def post(self, path: str, body: Mapping[str, Any], timeout: float = 600) -> Any:
+        """POST JSON, return the decoded answer. Raises ServerError with the server's words on an HTTP error."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            raise ServerError(f"{path} answered {error.code}: {error.read()[:300].decode(errors='replace')}") from None
+
+    def generate(self, prompt: Sequence[int], tokens: int, **fields: Any) -> Any:
+        """Greedy continuation of `prompt` (token ids) by `tokens` tokens, upstream's /generate answer."""
+        sampling = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
+        return self.post("/generate", {"input_ids": list(prompt), "sampling_params": sampling, **fields})
+
+    def wait(self, timeout: float) -> int:
+        """The exit status of a server that ends by itself. Raises subprocess.TimeoutExpired."""
+        assert self.process is not None
+        return self.process.wait(timeout)
+
+    def stop(self) -> None:
+        """End the server's process group: SIGTERM, and SIGKILL for what is left after 10 s."""
+        if self.process is None:
+            return
+        for number, patience in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+            try:
+                os.killpg(self.process.pid, number)
+            except ProcessLookupError:
+                break
+            end = time.monotonic() + patience
+            while self.is_alive() and time.monotonic() < end:
+                time.sleep(0.05)
+        self.process.wait()
+
+    def is_alive(self) -> bool:
+        """Whether any process of the server's group still runs."""
+        assert self.process is not None
+        self.process.poll()
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,60 @@
+"""What configs, flags and headers can tell is refused in the launching process, before a worker starts.
+
+Why: a wiring that is wrong shows after the weights are loaded, minutes later, or never.
+Upstream: none; the draft's config is first read in the scheduler processes.
+Drop when: `configs/model_config.py` is dropped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from draftwire.refusal import refuse, speak_last
+from draftwire.tensors import TensorError, read_directory
+from draftwire_overlay.srt.configs.model_config import CaptureList
+from draftwire_overlay.srt.speculative.aux_boundaries import IDS
+
+
+class ServerArgs:
+    def check_server_args(original, self):
+        """Upstream's checks; before them, the draft's wiring is resolved and compared with its fc."""
+        if str(self.speculative_algorithm or "").upper() in ("EAGLE3", "EAGLE", "NEXTN"):
+            _require_wirable(self)
+        return original(self)
+
+
+def _require_wirable(server_args) -> None:
+    from draftwire.seams import join_pending
+    from sglang.srt.configs.model_config import ModelConfig
+
+    if not server_args.speculative_draft_model_path:
+        return
+    speak_last()
+    join_pending()
+    draft = ModelConfig.from_server_args(
+        server_args,
+        model_path=server_args.speculative_draft_model_path,
+        model_revision=server_args.speculative_draft_model_revision,
+        is_draft_model=True,
+    )
+    ids = (getattr(draft.hf_config, "eagle_config", None) or {}).get(IDS)
+    if isinstance(ids, CaptureList) and Path(draft.model_path).is_dir():
+        require_fc(Path(draft.model_path), ids)
+
+
+def require_fc(directory: Path, ids: CaptureList) -> None:
+    """Refuse a draft directory whose fc.weight, by its header, does not take K x target hidden size.
+
+    A quantised fc or a directory without safetensors is left to the worker's check of the built model.
+    """
+    try:
+        tensors = read_directory(directory)
+    except (TensorError, OSError) as error:
+        refuse(f"{error}; export the draft again")
+    fc = tensors.get("fc.weight") or tensors.get("model.fc.weight")
+    hidden = ids.hidden_size
+    if fc is not None and fc.dtype in ("F64", "F32", "F16", "BF16") and fc.shape[-1:] != (len(ids) * hidden,):
+        refuse(
+            f"expected fc.weight [.., {len(ids)} x {hidden} = {len(ids) * hidden}], found {list(fc.shape)} in "
+            f"{fc.file}; the draft was trained on another number of states than {ids.wiring}"
+        )
