@@ -21,13 +21,14 @@ def find_device(python: str = sys.executable) -> str:
     """The GPU's name as torch tells it in that interpreter, else "cpu"."""
     asked = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, check=False)
     if asked.returncode:
-        raise RuntimeError(f"expected torch in {python}, found: {asked.stderr.strip().splitlines()[-1]}; run `make setup`")
+        last = asked.stderr.strip().splitlines()[-1]
+        raise RuntimeError(f"expected torch in {python}, found: {last}; run `make setup`")
     return asked.stdout.strip()
 
 
 def small_engine(device: str, ranks: int = 1) -> Engine:
     """Settings for the small pair: a few requests, 8,192 tokens of KV cache."""
-    flags = ["--max-total-tokens", "8192", "--mem-fraction-static", "0.3", "--skip-server-warmup"]
+    flags = ["--max-total-tokens", "8192", "--mem-fraction-static", "0.3", "--sleep-on-idle"]
     flags += ["--tp-size", str(ranks)] if ranks > 1 else []
     if device != "cpu":
         gpu = ["--attention-backend", "triton", "--max-running-requests", "8", "--cuda-graph-max-bs-decode", "8"]

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import draftwire_overlay
+
 from draftwire.refusal import refuse
 
 

@@ -96,6 +96,18 @@ class Server:
         sampling = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
         return self.post("/generate", {"input_ids": list(prompt), "sampling_params": sampling, **fields})
 
+    def flush_cache(self, patience: float = 10) -> None:
+        """Empty the radix cache, as soon as nothing runs. Raises ServerError after `patience` seconds."""
+        end = time.monotonic() + patience
+        while True:
+            try:
+                self.get("/flush_cache")
+                return
+            except urllib.error.HTTPError as error:
+                if time.monotonic() > end:
+                    raise ServerError(f"/flush_cache answered {error.code} for {patience:.0f} s") from None
+                time.sleep(0.1)
+
     def wait(self, timeout: float) -> int:
         """The exit status of a server that ends by itself. Raises subprocess.TimeoutExpired."""
         assert self.process is not None

@@ -106,6 +106,13 @@ def _normalise(draft: Any, target: Any, server_args: Any, source: str) -> None:
             source,
             "serve the target that the draft was trained for",
         )
+    if len(wiring.boundaries) * text.hidden_size == getattr(draft, "hidden_size", None):
+        raise WiringError(
+            f"a draft narrower or wider than its {len(wiring.boundaries)} x {text.hidden_size} captured values",
+            f"hidden_size {draft.hidden_size}",
+            source,
+            "SGLang tells captured states from fed-back ones by their width and would skip fc",
+        )
     if wiring.rule == "default":
         logger.warning("draftwire: %s holds no layer ids; the release's default is a guess: %s", source, wiring)
     captured = CaptureList(wiring.boundaries)

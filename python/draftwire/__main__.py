@@ -1,0 +1,3 @@
+from draftwire.cli import app
+
+app(prog_name="draftwire")

@@ -1,0 +1,107 @@
+"""The whole story in one run: no draft, the draft wired as trained, the same draft mis-wired."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from draftwire.acceptance import Acceptance
+from draftwire.engine import Engine, find_device, small_engine
+from draftwire.pair import Pair, example_pair
+from draftwire.server import Server
+
+PROMPTS, TOKENS = 8, 48
+LEAST_ACCEPTANCE = 2.5
+
+
+class Arm(NamedTuple):
+    """One measured server: `outputs` are the token ids of each prompt, `tok_s` new tokens a second, one at a time."""
+
+    name: str
+    tok_s: float
+    acceptance: Acceptance
+    outputs: list[list[int]]
+
+
+def run_arm(name: str, flags: list[str], pair: Pair, engine: Engine, console: Console) -> Arm:
+    """Serve, warm up with a prompt that is not measured, then ask the first prompts one at a time."""
+    with tempfile.TemporaryDirectory(prefix="draftwire-") as folder, console.status(f"{name}: starting") as status:
+        with Server([*flags, *engine.flags], Path(folder) / "server.log", env=engine.env) as server:
+            ready = server.wait_ready(
+                timeout=300, tick=lambda seconds: status.update(f"{name}: starting SGLang, {seconds:.0f} s")
+            )
+            status.update(f"{name}: warming up")
+            server.generate(pair.prompts[-1], TOKENS)
+            server.flush_cache()
+            answers: list[Any] = []
+            start = time.perf_counter()
+            for number, prompt in enumerate(pair.prompts[:PROMPTS], 1):
+                status.update(f"{name}: prompt {number} of {PROMPTS}")
+                answers.append(server.generate(prompt, TOKENS))
+            seconds = time.perf_counter() - start
+    acceptance = Acceptance.of(answers)
+    arm = Arm(name, acceptance.tokens / seconds, acceptance, [answer["output_ids"] for answer in answers])
+    console.print(f"{name}: ready after {ready:.0f} s, {acceptance.tokens} tokens in {seconds:.1f} s")
+    return arm
+
+
+def table_of(arms: list[Arm]) -> Table:
+    """What a person reads: the first arm is the baseline that the others are compared with."""
+    table = Table(caption="accepted: mean tokens a verify step; by position: share of steps")
+    for heading in ("", "tok/s", "accepted", "by position", "same output"):
+        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
+    for arm in arms:
+        drafted = arm is not arms[0]
+        table.add_row(
+            arm.name,
+            f"{arm.tok_s:.1f}",
+            f"{arm.acceptance.length:.2f}" if drafted else "-",
+            " ".join(f"{share:.2f}" for share in arm.acceptance.positions) or "-",
+            ("yes" if arm.outputs == arms[0].outputs else "NO") if drafted else "-",
+        )
+    return table
+
+
+def run(out: Console | None = None, progress: Console | None = None) -> int:
+    """Measure the three arms, print the table and the JSON line; 0 where the wired arm is wired and exact."""
+    from sglang.version import __version__ as release
+
+    out, progress = out or Console(), progress or Console(stderr=True)
+    pair, device = example_pair(), find_device()
+    engine = small_engine(device)
+    progress.print(f"SGLang {release} on {device}: {PROMPTS} prompts, {TOKENS} new tokens each, float32, one at a time")
+    with tempfile.TemporaryDirectory(prefix="draftwire-") as folder:
+        crossed = pair.rewire(Path(folder) / "miswired", [3, 6, 9])
+        arms = [
+            run_arm("no draft", pair.plain_flags(), pair, engine, progress),
+            run_arm("wired [-1, 2, 5]", pair.flags(), pair, engine, progress),
+            run_arm("mis-wired [3, 6, 9]", pair.flags(crossed), pair, engine, progress),
+        ]
+    baseline, wired, miswired = arms
+    same = wired.outputs == baseline.outputs
+    out.print(table_of(arms))
+    row = {
+        "baseline_tok_s": round(baseline.tok_s, 1),
+        "wired_tok_s": round(wired.tok_s, 1),
+        "miswired_tok_s": round(miswired.tok_s, 1),
+        "wired_accept_length": round(wired.acceptance.length, 3),
+        "miswired_accept_length": round(miswired.acceptance.length, 3),
+        "outputs_equal": same,
+        "sglang": release,
+        "device": device,
+    }
+    if wired.acceptance.length < LEAST_ACCEPTANCE:
+        progress.print(
+            f"draftwire: expected an acceptance length of {LEAST_ACCEPTANCE} and more, found "
+            f"{wired.acceptance.length:.2f} with the wired draft; it was not fed as trained"
+        )
+    if not same:
+        progress.print("draftwire: expected the output of the run without a draft, found another with the wired draft")
+    print(json.dumps(row), flush=True)
+    return 0 if same and wired.acceptance.length >= LEAST_ACCEPTANCE else 1
