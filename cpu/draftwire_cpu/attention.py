@@ -16,8 +16,11 @@ NotImplementedError for is_cross_attn, encoder_lens, sinks, and for k_scale or v
 
 import torch
 
+from draftwire_cpu.batching import parts
+from draftwire_cpu.kv_cache import KVCache, by_head
+from draftwire_cpu.masks import hidden
 from draftwire_cpu.refusals import expect_shape, refuse
-from draftwire_cpu.sequences import Sequences
+from draftwire_cpu.softmax import Rule, attend
 
 LIBRARY = torch.library.Library("sgl_kernel", "FRAGMENT")
 LIBRARY.define(
@@ -33,3 +36,187 @@ LIBRARY.define(
     "bool is_cross_attn, int sliding_window, Tensor? encoder_lens, Tensor? sinks, Tensor? tree_mask, "
     "bool is_causal) -> ()"
 )
+
+
+def decode_attention_cpu(
+    q: torch.Tensor,
+    k_buffer: torch.Tensor,
+    v_buffer: torch.Tensor,
+    k_scale: float,
+    v_scale: float,
+    o: torch.Tensor,
+    k: torch.Tensor | None,
+    v: torch.Tensor | None,
+    loc: torch.Tensor,
+    attn_logits: torch.Tensor,
+    req_to_token: torch.Tensor,
+    req_pool_indices: torch.Tensor,
+    seq_lens: torch.Tensor,
+    sm_scale: float,
+    logit_cap: float,
+    is_cross_attn: bool,
+    sliding_window: int,
+    encoder_lens: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+) -> None:
+    """Store the newest token of each request, then attend from it over the whole sequence, itself included.
+
+    One token a request: q [B, H, D]. k, v: B * G * D and B * G * Dv elements, written to the buffers at slots loc
+    (int64 [B]), v only where it has memory of its own; both None where they are stored already. See the module for
+    the rest. Raises ValueError on other shapes or an empty sequence.
+    """
+    name = "decode_attention_cpu"
+    _refuse_unsupported(name, k_scale, v_scale, is_cross_attn, encoder_lens, sinks)
+    batch = seq_lens.numel()
+    expect_shape(name, "q", q, (batch, *q.shape[1:]))
+    cache = KVCache(k_buffer, v_buffer, req_to_token)
+    if k is not None:
+        expect_shape(name, "loc", loc, (batch,))
+        cache.store(loc, k, v)
+    rule = Rule(sm_scale, logit_cap, sliding_window, True)
+    _attend(name, q, None, o, cache, (req_pool_indices, seq_lens, [1] * batch, list(range(batch))), rule, None)
+
+
+def extend_attention_cpu(
+    q: torch.Tensor,
+    k: torch.Tensor | None,
+    v: torch.Tensor | None,
+    o: torch.Tensor,
+    k_buffer: torch.Tensor,
+    v_buffer: torch.Tensor,
+    k_scale: float,
+    v_scale: float,
+    req_to_token: torch.Tensor,
+    req_pool_indices: torch.Tensor,
+    seq_lens: torch.Tensor,
+    extend_seq_lens: torch.Tensor,
+    extend_start_loc: torch.Tensor,
+    max_len_extend: int,
+    sm_scale: float,
+    logit_cap: float,
+    is_cross_attn: bool,
+    sliding_window: int,
+    encoder_lens: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+    tree_mask: torch.Tensor | None,
+    is_causal: bool,
+) -> None:
+    """Attend from several new tokens a request over its cached prefix and the new tokens; stores nothing.
+
+    extend_seq_lens, extend_start_loc: integer [B]; the new tokens of request i, its last, are those rows of q.
+    k, v: the new tokens' keys and values, [tokens, G, D] and [tokens, G, Dv] or flat in a row; None where they are
+    read from the buffers as the prefix is. Where no request has a prefix they may have other heads and widths than
+    the buffers (an MLA prefill that was not absorbed). tree_mask: bool, a flat E * E block for each request of E new
+    tokens, which of them each of them sees; without it they see what precedes them if is_causal, else all. See the
+    module for the rest. Raises ValueError on other shapes.
+    """
+    name = "extend_attention_cpu"
+    _refuse_unsupported(name, k_scale, v_scale, is_cross_attn, encoder_lens, sinks)
+    cache = KVCache(k_buffer, v_buffer, req_to_token)
+    requests = (req_pool_indices, seq_lens, extend_seq_lens.tolist(), extend_start_loc.tolist())
+    rule = Rule(sm_scale, logit_cap, sliding_window, is_causal)
+    _attend(name, q, None if k is None else (k, v), o, cache, requests, rule, tree_mask)
+
+
+def _attend(
+    function: str,
+    q: torch.Tensor,
+    new_rows: tuple[torch.Tensor, torch.Tensor] | None,
+    o: torch.Tensor,
+    cache: KVCache,
+    requests: tuple[torch.Tensor, torch.Tensor, list[int], list[int]],
+    rule: Rule,
+    tree_mask: torch.Tensor | None,
+) -> None:
+    """Both operators, after their own part: `requests` holds rows of the table, lengths, query counts, first rows."""
+    indices, seq_lens, new_lens, starts = requests
+    lens = seq_lens.tolist()
+    _expect_requests(function, q, o, indices, lens, new_lens, starts, tree_mask)
+    cell = 0
+    for part, width in parts(lens, new_lens, starts, cache.row_elements(), rule.window):
+        new, batch = new_lens[part.start], part.stop - part.start
+        if new == 0:
+            continue
+        rows = slice(starts[part.start], starts[part.start] + batch * new)
+        keys, values = _seen_rows(function, cache, new_rows, indices[part], seq_lens[part], width, rows, new)
+        tree = None
+        if tree_mask is not None:
+            tree = tree_mask[cell : cell + batch * new * new].view(batch, new, new)
+            cell += batch * new * new
+        unseen = hidden(lens[part], width, new, rule.causal, rule.window, tree)
+        queries, out = (t[rows].view(batch, new, *t.shape[1:]) for t in (q, o))
+        out.copy_(attend(queries, keys, values, unseen, rule))
+
+
+def _seen_rows(
+    function: str,
+    cache: KVCache,
+    new_rows: tuple[torch.Tensor, torch.Tensor] | None,
+    indices: torch.Tensor,
+    lens: torch.Tensor,
+    width: int,
+    rows: slice,
+    new: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values of the last `width` tokens by head, the last `new` of them from new_rows where these are given."""
+    if new_rows is None:
+        return cache.gather(indices, lens, width)
+    batch = indices.numel()
+    given = [
+        by_head(tensor[rows].reshape(batch, new, *(tensor.shape[1:] if tensor.dim() == 3 else buffer.shape[1:])))
+        for tensor, buffer in zip(new_rows, (cache.keys, cache.values), strict=True)
+    ]
+    if width == new:
+        return given[0], given[1]
+    keys, values = cache.gather(indices, lens, width)
+    expect_shape(function, "k, by head, beside a cached prefix", given[0], (keys.shape[0], new, keys.shape[2]))
+    keys[:, width - new :] = given[0]
+    if not cache.values_in_keys():
+        values[:, width - new :] = given[1]
+    return keys, values
+
+
+def _expect_requests(
+    function: str,
+    q: torch.Tensor,
+    o: torch.Tensor,
+    indices: torch.Tensor,
+    lens: list[int],
+    new_lens: list[int],
+    starts: list[int],
+    tree_mask: torch.Tensor | None,
+) -> None:
+    if not len(lens) == len(new_lens) == len(starts) == indices.numel():
+        raise ValueError(
+            f"{function}: one length, query count and first row a request of req_pool_indices "
+            f"({indices.numel()}) expected, found {len(lens)}, {len(new_lens)}, {len(starts)}"
+        )
+    if o.shape[:2] != q.shape[:2]:
+        raise ValueError(f"{function}: o must begin with q's {list(q.shape[:2])}, found {list(o.shape)}")
+    if any(length < new or length < 1 for length, new in zip(lens, new_lens, strict=True)):
+        raise ValueError(f"{function}: seq_lens must reach the query counts {new_lens} and 1, found {lens}")
+    if tree_mask is not None:
+        cells = sum(new * new for new in new_lens)
+        expect_shape(function, "tree_mask", tree_mask, (cells,))
+
+
+def _refuse_unsupported(
+    function: str,
+    k_scale: float,
+    v_scale: float,
+    is_cross_attn: bool,
+    encoder_lens: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+) -> None:
+    if is_cross_attn:
+        refuse(function, "is_cross_attn", True, "self-attention")
+    if encoder_lens is not None:
+        refuse(function, "encoder_lens", list(encoder_lens.shape), "models without an encoder")
+    if sinks is not None:
+        refuse(function, "sinks", list(sinks.shape), "attention without sinks")
+    if k_scale != 1.0 or v_scale != 1.0:
+        refuse(function, "k_scale, v_scale", (k_scale, v_scale), "a cache stored at scale 1")
+
+
+LIBRARY.impl("decode_attention_cpu", decode_attention_cpu, "CPU")
+LIBRARY.impl("extend_attention_cpu", extend_attention_cpu, "CPU")
