@@ -87,7 +87,10 @@ def resolve(config: Mapping[str, Any], *, num_layers: int, release_rule: str, so
     reading = nested or top
     if reading is None:
         default = [2, num_layers // 2, num_layers - 3]
-        _check_boundaries(default, num_layers, f"the release's default, as {source} holds no ids")
+        where = f"the release's default, as {source} holds no ids"
+        _check_boundaries(default, num_layers, where)
+        if default != sorted(set(default)):
+            raise WiringError("three ascending boundaries", default, where, "write the ids the draft was trained on")
         return Wiring(tuple(default), None, "", "default", num_layers)
     if reading.rule is None:
         raise WiringError(
