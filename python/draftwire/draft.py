@@ -1,0 +1,98 @@
+"""What the files of a draft directory say: its config, its tensors' headers and its layout. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from draftwire.headers import DraftError, Stored, read_tensors
+
+LARGEST_CONFIG = 16 * 1024 * 1024
+SGLANG_CLASSES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"}
+MLA_CLASS = "Eagle3DeepseekV2ForCausalLM"
+MODELOPT_KEYS = {"use_last_layernorm", "use_input_layernorm_in_first_layer", "use_mtp_layernorm", "parallel_draft_step"}
+
+__all__ = ["Draft", "DraftError", "find_directory", "read_draft", "recognise"]
+
+
+class Draft(NamedTuple):
+    """A draft as its files describe it. `layout`: speculators, specforge, modelopt, sglang or mla."""
+
+    directory: Path
+    config: dict[str, Any]
+    tensors: dict[str, Stored]
+    layout: str
+
+
+def read_draft(directory: Path) -> Draft:
+    """Read config.json and every safetensors header. Raises DraftError on what is missing, lying or not a draft."""
+    config = read_config(directory)
+    tensors = read_tensors(directory)
+    return Draft(directory, config, tensors, recognise(config, tensors, directory))
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """The directory's config.json. Raises DraftError where it is absent, over 16 MiB or not a JSON object."""
+    file = directory / "config.json"
+    if not file.is_file():
+        raise DraftError("a config.json", "none", directory, "name the directory that the trainer saved")
+    size = file.stat().st_size
+    if size > LARGEST_CONFIG:
+        raise DraftError(f"a config.json of at most {LARGEST_CONFIG} bytes", size, file, "export the draft again")
+    try:
+        config = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DraftError("JSON", type(error).__name__, file, "export the draft again") from None
+    if not isinstance(config, dict):
+        raise DraftError("a JSON object", type(config).__name__, file, "export the draft again")
+    return config
+
+
+def recognise(config: Mapping[str, Any], tensors: Mapping[str, Stored], directory: Path) -> str:
+    """Which layout this is, told by keys and tensor names. Raises DraftError where it is none that is known."""
+    kind = config.get("speculators_model_type")
+    if kind is not None or "speculators_config" in config:
+        if kind != "eagle3":
+            raise DraftError(
+                "speculators_model_type eagle3", repr(kind), directory / "config.json", "only EAGLE-3 is converted"
+            )
+        return "speculators"
+    names = config.get("architectures") or []
+    classes = {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+    if MLA_CLASS in classes or any("kv_a_proj_with_mqa" in name for name in tensors):
+        return "mla"
+    eagle_config = config.get("eagle_config")
+    if isinstance(eagle_config, dict) and MODELOPT_KEYS & eagle_config.keys():
+        return "modelopt"
+    if classes & SGLANG_CLASSES or ("fc.weight" in tensors and any(n.startswith("midlayer.") for n in tensors)):
+        return "specforge" if isinstance(eagle_config, dict) else "sglang"
+    raise DraftError(
+        "an EAGLE-3 draft of speculators, SpecForge, ModelOpt, SafeAILab or SGLang",
+        f"architectures {sorted(classes)} and tensors {sorted(tensors)[:3]}",
+        directory,
+        "name the directory of the draft, not of its target",
+    )
+
+
+def find_directory(name: str) -> Path:
+    """A local directory, or the newest snapshot of `org/name` in the local Hugging Face cache; never the network.
+
+    Raises DraftError where neither is there.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
+        home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+        repository = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
+        head = repository / "refs" / "main"
+        if head.is_file():
+            snapshot = repository / "snapshots" / head.read_text(encoding="utf-8").strip()[:64]
+            if snapshot.is_dir():
+                return snapshot
+        raise DraftError("a directory or a cached hub name", name, repository, f"`hf download {name}` first")
+    raise DraftError("a directory or a cached hub name", "neither", name, "check the path")
