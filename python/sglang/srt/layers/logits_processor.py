@@ -35,7 +35,7 @@ def require_states(states, wiring, hidden_size: int, tokens: int, mode: str) -> 
     if states is None:
         found = "none"
     elif isinstance(states, (list, tuple)):
-        found = " + ".join(str(list(state.shape)) for state in states)
+        found = " + ".join(str(list(state.shape)) for state in states) or "none"
         if [list(state.shape) for state in states] == [[tokens, hidden_size]] * len(wiring.boundaries):
             return
     else:
