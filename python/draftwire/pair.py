@@ -17,6 +17,7 @@ class Pair:
     def __init__(self, directory: Path):
         if not (directory / "target" / "config.json").is_file():
             raise FileNotFoundError(f"expected target/config.json, found none in {directory}; run from a checkout")
+        self.directory = directory
         self.target = directory / "target"
         self.draft = directory / "draft"
         self.prompts: list[list[int]] = json.loads((directory / "prompts.json").read_text())

@@ -19,7 +19,7 @@ def supported() -> str:
     for line in requires("draftwire") or []:
         requirement = Requirement(line)
         if requirement.name == "sglang" and requirement.marker:
-            return str(requirement.specifier)
+            return ",".join(sorted(map(str, requirement.specifier), reverse=True))
     refuse("expected the supported SGLang releases in the package's metadata, found none; reinstall draftwire")
 
 

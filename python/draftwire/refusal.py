@@ -4,47 +4,72 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import sys
 import tempfile
-from pathlib import Path
+import threading
+import time
 from typing import NoReturn
 
+# Path of a named pipe on which workers tell the launching process why they refuse.
 REFUSALS = "DRAFTWIRE_REFUSALS"
+
+_listener: int | None = None
+_line = ""
 
 
 def refuse(message: object) -> NoReturn:
     """End this process with status 1 and `message` as its one line.
 
-    SystemExit passes the `except Exception` around SGLang's plugin loader. A worker's line is left for
-    the launching process too (see `speak_last`), which would otherwise end on the engine's guesses.
+    SystemExit passes the `except Exception` around SGLang's plugin loader. A worker's line goes to the
+    launching process too, which then ends at once (see `end_with_workers`).
     """
     line = "draftwire: " + " ".join(str(message).split())
     path = os.environ.get(REFUSALS)
-    if path and os.getpid() != _speaker:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    if path and _listener != os.getpid():
+        try:
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(pipe, (line + "\n").encode())
+        except OSError:
+            pass  # Nobody listens on this machine: SystemExit alone ends the server, less quietly.
     raise SystemExit(line)
 
 
-_speaker: int | None = None
+def end_with_workers() -> None:
+    """In the launching process: when a worker refuses, end every child, repeat its line last, exit with 1.
 
-
-def speak_last() -> None:
-    """In the launching process: repeat the first refusal of any worker as the last line before exit."""
-    global _speaker
-    if _speaker == os.getpid():
+    Upstream would end with a traceback and a guess at the reason, or kill itself, after up to 25 s.
+    """
+    global _listener
+    if _listener == os.getpid():
         return
-    _speaker = os.getpid()
-    descriptor, path = tempfile.mkstemp(prefix="draftwire-", suffix=".refusal")
-    os.close(descriptor)
+    _listener = os.getpid()
+    folder = tempfile.mkdtemp(prefix="draftwire-")
+    path = os.path.join(folder, "refusals")
+    os.mkfifo(path)
     os.environ[REFUSALS] = path
-    atexit.register(_speak, path)
+    atexit.register(_close, path)
+    threading.Thread(target=_listen, args=(path,), daemon=True, name="draftwire-refusals").start()
 
 
-def _speak(path: str) -> None:
-    file = Path(path)
-    if os.getpid() == _speaker and file.exists():
-        lines = file.read_text(encoding="utf-8").splitlines()
-        file.unlink()
-        if lines:
-            print(lines[0], file=sys.stderr, flush=True)
+def _listen(path: str) -> None:
+    global _line
+    with open(path, encoding="utf-8") as pipe:
+        _line = pipe.readline().strip()
+    if not _line or os.getpid() != _listener:
+        return
+    from sglang.srt.utils import kill_process_tree
+
+    kill_process_tree(os.getpid(), include_parent=False)
+    time.sleep(0.5)  # The main thread may be saying what it makes of its dead workers.
+    _close(path)
+    os._exit(1)
+
+
+def _close(path: str) -> None:
+    if os.getpid() != _listener:
+        return
+    shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+    if _line:
+        sys.stdout.flush()
+        print(_line, file=sys.stderr, flush=True)

@@ -81,7 +81,10 @@ class Server:
             return answer.read()
 
     def post(self, path: str, body: Mapping[str, Any], timeout: float = 600) -> Any:
-        """POST JSON, return the decoded answer. Raises ServerError with the server's words on an HTTP error."""
+        """POST JSON, return the decoded answer (None where it is empty).
+
+        Raises ServerError with the server's words on an HTTP error.
+        """
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )

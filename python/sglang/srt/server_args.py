@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from draftwire.refusal import refuse, speak_last
+from draftwire.refusal import refuse, end_with_workers
 from draftwire.tensors import TensorError, read_directory
 from draftwire_overlay.srt.configs.model_config import CaptureList
 from draftwire_overlay.srt.speculative.aux_boundaries import IDS
@@ -29,7 +29,7 @@ def _require_wirable(server_args) -> None:
 
     if not server_args.speculative_draft_model_path:
         return
-    speak_last()
+    end_with_workers()
     join_pending()
     draft = ModelConfig.from_server_args(
         server_args,

@@ -1,0 +1,62 @@
+"""Fixtures shared by the tests that start the real engine; each starts once and is not left idling beside another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from draftwire.engine import small_engine
+from draftwire.pair import Pair, example_pair
+from draftwire.server import Server
+
+TOKENS = 48
+
+
+@pytest.fixture(scope="session")
+def pair() -> Pair:
+    return example_pair()
+
+
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Callable:
+    """A context manager: `with serve(flags, ranks=1, env={}) as server`, ready to be asked."""
+
+    @contextmanager
+    def launch(flags: list[str], *, ranks: int = 1, env: dict[str, str] | None = None, **fields) -> Iterator[Server]:
+        engine = small_engine("cpu", ranks)
+        log = tmp_path_factory.mktemp("server") / "server.log"
+        with Server([*flags, *engine.flags], log, env={**engine.env, **(env or {})}, **fields) as server:
+            server.wait_ready(timeout=420)
+            yield server
+
+    return launch
+
+
+@pytest.fixture(scope="session")
+def fails(tmp_path_factory: pytest.TempPathFactory) -> Callable:
+    """Launch what must not come up: `fails(flags, ...)` gives (status, lines of the log, seconds, server)."""
+
+    def launch(flags: list[str], *, ranks: int = 1, env: dict[str, str] | None = None, timeout: float = 60, **fields):
+        import time
+
+        engine = small_engine("cpu", ranks)
+        log = tmp_path_factory.mktemp("refused") / "server.log"
+        start = time.monotonic()
+        with Server([*flags, *engine.flags], log, env={**engine.env, **(env or {})}, **fields) as server:
+            status = server.wait(timeout)
+            seconds = time.monotonic() - start
+            alive = server.is_alive()
+        lines = [line for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
+        return status, lines, seconds, alive
+
+    return launch
+
+
+@pytest.fixture(scope="session")
+def plain_outputs(serve: Callable, pair: Pair) -> list[list[int]]:
+    """Greedy continuations of 16 prompts by the target alone, float32, one at a time."""
+    with serve(pair.plain_flags()) as server:
+        return [server.generate(prompt, TOKENS)["output_ids"] for prompt in pair.prompts[:16]]
