@@ -1,7 +1,7 @@
 """The two attention operators of SGLang's `intel_amx` backend: `decode_attention_cpu` and `extend_attention_cpu`.
 
-Importing this module registers them as `torch.ops.sgl_kernel.*` for CPU tensors. They share these arguments, for B
-requests of H query heads and G key heads (H a multiple of G; MLA has G = 1):
+`register` makes them `torch.ops.sgl_kernel.*` for CPU tensors. They share these arguments, for B requests of H query
+heads and G key heads (H a multiple of G; MLA has G = 1):
 
 - q [tokens, H, D], o [tokens, H, Dv] (written), k_buffer [slots, G, D], v_buffer [slots, G, Dv]: floating point. All
   sums are in float32. Where v_buffer starts at k_buffer's address it is its first Dv columns (MLA).
@@ -16,26 +16,33 @@ NotImplementedError for is_cross_attn, encoder_lens, sinks, and for k_scale or v
 
 import torch
 
-from draftwire_cpu.batching import parts
-from draftwire_cpu.kv_cache import KVCache, by_head
-from draftwire_cpu.masks import hidden
+from draftwire_cpu.batch_attention import attend_batch
+from draftwire_cpu.kv_cache import KVCache
 from draftwire_cpu.refusals import expect_shape, refuse
-from draftwire_cpu.softmax import Rule, attend
+from draftwire_cpu.softmax import Rule
 
 LIBRARY = torch.library.Library("sgl_kernel", "FRAGMENT")
-LIBRARY.define(
+DECODE = (
     "decode_attention_cpu(Tensor q, Tensor(a!) k_buffer, Tensor(b!) v_buffer, float k_scale, float v_scale, "
     "Tensor(c!) o, Tensor? k, Tensor? v, Tensor loc, Tensor attn_logits, Tensor req_to_token, "
     "Tensor req_pool_indices, Tensor seq_lens, float sm_scale, float logit_cap, bool is_cross_attn, "
     "int sliding_window, Tensor? encoder_lens, Tensor? sinks) -> ()"
 )
-LIBRARY.define(
+EXTEND = (
     "extend_attention_cpu(Tensor q, Tensor? k, Tensor? v, Tensor(a!) o, Tensor k_buffer, Tensor v_buffer, "
     "float k_scale, float v_scale, Tensor req_to_token, Tensor req_pool_indices, Tensor seq_lens, "
     "Tensor extend_seq_lens, Tensor extend_start_loc, int max_len_extend, float sm_scale, float logit_cap, "
     "bool is_cross_attn, int sliding_window, Tensor? encoder_lens, Tensor? sinks, Tensor? tree_mask, "
     "bool is_causal) -> ()"
 )
+
+
+def register() -> None:
+    """Define both operators, for the life of the process. RuntimeError where another build has defined them."""
+    LIBRARY.define(DECODE)
+    LIBRARY.define(EXTEND)
+    LIBRARY.impl("decode_attention_cpu", decode_attention_cpu, "CPU")
+    LIBRARY.impl("extend_attention_cpu", extend_attention_cpu, "CPU")
 
 
 def decode_attention_cpu(
@@ -62,7 +69,7 @@ def decode_attention_cpu(
     """Store the newest token of each request, then attend from it over the whole sequence, itself included.
 
     One token a request: q [B, H, D]. k, v: B * G * D and B * G * Dv elements, written to the buffers at slots loc
-    (int64 [B]), v only where it has memory of its own; both None where they are stored already. See the module for
+    (integer [B]), v only where it has memory of its own; both None where they are stored already. See the module for
     the rest. Raises ValueError on other shapes or an empty sequence.
     """
     name = "decode_attention_cpu"
@@ -74,7 +81,7 @@ def decode_attention_cpu(
         expect_shape(name, "loc", loc, (batch,))
         cache.store(loc, k, v)
     rule = Rule(sm_scale, logit_cap, sliding_window, True)
-    _attend(name, q, None, o, cache, (req_pool_indices, seq_lens, [1] * batch, list(range(batch))), rule, None)
+    attend_batch(name, q, None, o, cache, (req_pool_indices, seq_lens, [1] * batch, list(range(batch))), rule, None)
 
 
 def extend_attention_cpu(
@@ -115,89 +122,7 @@ def extend_attention_cpu(
     cache = KVCache(k_buffer, v_buffer, req_to_token)
     requests = (req_pool_indices, seq_lens, extend_seq_lens.tolist(), extend_start_loc.tolist())
     rule = Rule(sm_scale, logit_cap, sliding_window, is_causal)
-    _attend(name, q, None if k is None else (k, v), o, cache, requests, rule, tree_mask)
-
-
-def _attend(
-    function: str,
-    q: torch.Tensor,
-    new_rows: tuple[torch.Tensor, torch.Tensor] | None,
-    o: torch.Tensor,
-    cache: KVCache,
-    requests: tuple[torch.Tensor, torch.Tensor, list[int], list[int]],
-    rule: Rule,
-    tree_mask: torch.Tensor | None,
-) -> None:
-    """Both operators, after their own part: `requests` holds rows of the table, lengths, query counts, first rows."""
-    indices, seq_lens, new_lens, starts = requests
-    lens = seq_lens.tolist()
-    _expect_requests(function, q, o, indices, lens, new_lens, starts, tree_mask)
-    cell = 0
-    for part, width in parts(lens, new_lens, starts, cache.row_elements(), rule.window):
-        new, batch = new_lens[part.start], part.stop - part.start
-        if new == 0:
-            continue
-        rows = slice(starts[part.start], starts[part.start] + batch * new)
-        keys, values = _seen_rows(function, cache, new_rows, indices[part], seq_lens[part], width, rows, new)
-        tree = None
-        if tree_mask is not None:
-            tree = tree_mask[cell : cell + batch * new * new].view(batch, new, new)
-            cell += batch * new * new
-        unseen = hidden(lens[part], width, new, rule.causal, rule.window, tree)
-        queries, out = (t[rows].view(batch, new, *t.shape[1:]) for t in (q, o))
-        out.copy_(attend(queries, keys, values, unseen, rule))
-
-
-def _seen_rows(
-    function: str,
-    cache: KVCache,
-    new_rows: tuple[torch.Tensor, torch.Tensor] | None,
-    indices: torch.Tensor,
-    lens: torch.Tensor,
-    width: int,
-    rows: slice,
-    new: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values of the last `width` tokens by head, the last `new` of them from new_rows where these are given."""
-    if new_rows is None:
-        return cache.gather(indices, lens, width)
-    batch = indices.numel()
-    given = [
-        by_head(tensor[rows].reshape(batch, new, *(tensor.shape[1:] if tensor.dim() == 3 else buffer.shape[1:])))
-        for tensor, buffer in zip(new_rows, (cache.keys, cache.values), strict=True)
-    ]
-    if width == new:
-        return given[0], given[1]
-    keys, values = cache.gather(indices, lens, width)
-    expect_shape(function, "k, by head, beside a cached prefix", given[0], (keys.shape[0], new, keys.shape[2]))
-    keys[:, width - new :] = given[0]
-    if not cache.values_in_keys():
-        values[:, width - new :] = given[1]
-    return keys, values
-
-
-def _expect_requests(
-    function: str,
-    q: torch.Tensor,
-    o: torch.Tensor,
-    indices: torch.Tensor,
-    lens: list[int],
-    new_lens: list[int],
-    starts: list[int],
-    tree_mask: torch.Tensor | None,
-) -> None:
-    if not len(lens) == len(new_lens) == len(starts) == indices.numel():
-        raise ValueError(
-            f"{function}: one length, query count and first row a request of req_pool_indices "
-            f"({indices.numel()}) expected, found {len(lens)}, {len(new_lens)}, {len(starts)}"
-        )
-    if o.shape[:2] != q.shape[:2]:
-        raise ValueError(f"{function}: o must begin with q's {list(q.shape[:2])}, found {list(o.shape)}")
-    if any(length < new or length < 1 for length, new in zip(lens, new_lens, strict=True)):
-        raise ValueError(f"{function}: seq_lens must reach the query counts {new_lens} and 1, found {lens}")
-    if tree_mask is not None:
-        cells = sum(new * new for new in new_lens)
-        expect_shape(function, "tree_mask", tree_mask, (cells,))
+    attend_batch(name, q, None if k is None else (k, v), o, cache, requests, rule, tree_mask)
 
 
 def _refuse_unsupported(
@@ -216,7 +141,3 @@ def _refuse_unsupported(
         refuse(function, "sinks", list(sinks.shape), "attention without sinks")
     if k_scale != 1.0 or v_scale != 1.0:
         refuse(function, "k_scale, v_scale", (k_scale, v_scale), "a cache stored at scale 1")
-
-
-LIBRARY.impl("decode_attention_cpu", decode_attention_cpu, "CPU")
-LIBRARY.impl("extend_attention_cpu", extend_attention_cpu, "CPU")

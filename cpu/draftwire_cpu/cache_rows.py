@@ -28,4 +28,4 @@ def copy_all_layer_kv_cache_cpu(
     for address, stride in zip(data_ptrs.tolist(), strides.tolist(), strict=True):
         memory = (ctypes.c_uint8 * (rows * stride)).from_address(address)
         buffer = torch.frombuffer(memory, dtype=torch.uint8).view(rows, stride)
-        buffer.index_copy_(0, tgt_loc, buffer.index_select(0, src_loc))
+        buffer.index_copy_(0, tgt_loc.long(), buffer.index_select(0, src_loc))

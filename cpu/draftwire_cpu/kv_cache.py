@@ -26,32 +26,35 @@ class KVCache(NamedTuple):
         return groups * (width if self.values_in_keys() else width + self.values.shape[2])
 
     def store(self, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Write one token's key and value to each of the slots, int64 [B], in any shape of as many elements."""
+        """Write one token's key and value to each of the slots, integer [B], in any shape of as many elements."""
+        slots = slots.long()
         rows = keys.reshape(-1, *self.keys.shape[1:])
         self.keys.index_copy_(0, slots, rows.to(self.keys.dtype))
         if not self.values_in_keys():
             rows = values.reshape(-1, *self.values.shape[1:])
             self.values.index_copy_(0, slots, rows.to(self.values.dtype))
 
-    def gather(self, requests: torch.Tensor, lens: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of each request's last `width` tokens, float32 [B * G, width, D] and [..., Dv], copies.
+    def slots(
+        self, requests: torch.Tensor, lens: torch.Tensor, width: int, padded: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Slots of each request's last `width` tokens, [B * width], and where there is no such token.
 
-        requests, lens: integer [B]. A request shorter than `width` has its first token's repeated at the front.
+        requests, lens: integer [B]. padded says that a request is shorter than `width`: its first slot is repeated at
+        the front, and the second value is bool [B, 1, width], True there; otherwise it is None.
         """
-        slots = self._slots(requests, lens, width)
-        batch = requests.numel()
-        keys = by_head(self.keys.index_select(0, slots).view(batch, width, *self.keys.shape[1:]))
-        if self.values_in_keys():
-            return keys, keys[..., : self.values.shape[-1]]
-        values = self.values.index_select(0, slots).view(batch, width, *self.values.shape[1:])
-        return keys, by_head(values)
-
-    def _slots(self, requests: torch.Tensor, lens: torch.Tensor, width: int) -> torch.Tensor:
         if requests.numel() == 1:
             last = int(lens)
-            return self.req_to_token[int(requests), last - width : last]
-        column = ((lens - width)[:, None] + torch.arange(width)).clamp_(min=0)
-        return self.req_to_token[requests[:, None], column].view(-1)
+            return self.req_to_token[int(requests), last - width : last], None
+        position = (lens - width)[:, None] + torch.arange(width)
+        padding = (position < 0)[:, None] if padded else None
+        return self.req_to_token[requests[:, None], position.clamp_(min=0)].view(-1), padding
+
+    def gather(self, slots: torch.Tensor, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Copies of the rows at `slots`, integer [batch * M]: keys float32 [batch * G, M, D], values [..., Dv]."""
+        keys = by_head(self.keys.index_select(0, slots).view(batch, -1, *self.keys.shape[1:]))
+        if self.values_in_keys():
+            return keys, keys[..., : self.values.shape[-1]]
+        return keys, by_head(self.values.index_select(0, slots).view(batch, -1, *self.values.shape[1:]))
 
 
 def by_head(rows: torch.Tensor) -> torch.Tensor:

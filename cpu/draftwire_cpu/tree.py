@@ -1,4 +1,4 @@
-"""EAGLE draft trees: their links and mask, and the greedy walk that accepts a path.
+"""EAGLE draft trees: their links, positions and mask.
 
 A request's tree has D nodes: node 0 is the last token that the target confirmed, nodes 1 to D - 1 are draft tokens.
 """
@@ -8,6 +8,7 @@ import torch
 from draftwire_cpu.refusals import expect_shape, refuse
 
 FULL_MASK, QLEN_ONLY = 0, 1
+NONE = torch.tensor(-1)  # no such node
 
 
 def build_tree_kernel_efficient_cpu(
@@ -73,14 +74,12 @@ def _parents(parent_list: torch.Tensor, selected_index: torch.Tensor, topk: int)
 
 def _link(parent: torch.Tensor, next_token: torch.Tensor, next_sibling: torch.Tensor) -> None:
     """Write each node's first child and next sibling, both in ascending order of nodes."""
-    nodes = parent.shape[1]
-    node = torch.arange(nodes)
-    child = parent[:, None, :] == node[:, None]
-    first = torch.where(child, node, nodes).amin(2)
-    next_token.copy_(first.masked_fill_(first == nodes, -1))
-    later = (parent[:, None, :] == parent[:, :, None]) & (parent >= 0)[:, None, :] & (node > node[:, None])
-    following = torch.where(later, node, nodes).amin(2)
-    next_sibling.copy_(following.masked_fill_(following == nodes, -1))
+    node = torch.arange(parent.shape[1])
+    found, first = (parent[:, None, :] == node[:, None]).max(2)
+    next_token.copy_(first.where(found, NONE))
+    later = (parent[:, None, :] == parent[:, :, None]) & (node > node[:, None])
+    found, first = later.max(2)
+    next_sibling.copy_(first.where(found & (parent >= 0), NONE))
 
 
 def _ancestors(parent: torch.Tensor, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -97,10 +96,8 @@ def _ancestors(parent: torch.Tensor, depth: int) -> tuple[torch.Tensor, torch.Te
     return sees, level
 
 
-def _write_mask(
-    function: str, sees: torch.Tensor, seq_lens: torch.Tensor, tree_mask: torch.Tensor, mode: int
-) -> None:
-    batch, nodes, _ = sees.shape
+def _write_mask(function: str, sees: torch.Tensor, seq_lens: torch.Tensor, tree_mask: torch.Tensor, mode: int) -> None:
+    nodes = sees.shape[1]
     wanted = sees.numel() + (nodes * int(seq_lens.sum()) if mode == FULL_MASK else 0)
     if tree_mask.dim() != 1 or tree_mask.numel() < wanted:
         raise ValueError(f"{function}: tree_mask must be flat and hold {wanted} cells, found {list(tree_mask.shape)}")
@@ -111,72 +108,3 @@ def _write_mask(
     block = (width.cumsum(0) - width) * nodes
     row = torch.arange(nodes) * width[:, None] + block[:, None] + seq_lens[:, None]
     tree_mask[(row[:, :, None] + torch.arange(nodes)).view(-1)] = sees.view(-1)
-
-
-def verify_tree_greedy_cpu(
-    predicts: torch.Tensor,
-    accept_index: torch.Tensor,
-    accept_token_num: torch.Tensor,
-    candidates: torch.Tensor,
-    retrive_index: torch.Tensor,
-    retrive_next_token: torch.Tensor,
-    retrive_next_sibling: torch.Tensor,
-    target_predict: torch.Tensor,
-) -> None:
-    """Accept the path of each tree along which the target's greedy choice is a child of the node before.
-
-    candidates: int64 [batch, D], the nodes' tokens. retrive_index, retrive_next_token, retrive_next_sibling: int64
-    [batch, D], as `build_tree_kernel_efficient_cpu` writes them. target_predict: integer, batch * D elements, the
-    target's choice after each node. S is the greatest length of a path, node 0 included.
-    Written: predicts int32 [batch * D], the target's choice at every node of the path (the last is the bonus token).
-    accept_index int32 [batch, S], rows of the path's nodes; what lies past its end is left as it is.
-    accept_token_num int32 [batch], accepted draft tokens (neither node 0 nor the bonus token counts).
-    Raises ValueError on other shapes.
-    """
-    name = "verify_tree_greedy_cpu"
-    batch, nodes = candidates.shape
-    for label, tensor in (
-        ("retrive_index", retrive_index),
-        ("retrive_next_token", retrive_next_token),
-        ("retrive_next_sibling", retrive_next_sibling),
-    ):
-        expect_shape(name, label, tensor, (batch, nodes))
-    if target_predict.numel() != batch * nodes or predicts.numel() != batch * nodes:
-        raise ValueError(
-            f"{name}: target_predict and predicts must hold {batch} * {nodes} tokens, "
-            f"found {target_predict.numel()} and {predicts.numel()}"
-        )
-    chosen = target_predict.reshape(-1).tolist()
-    trees = zip(
-        candidates.tolist(),
-        retrive_index.tolist(),
-        retrive_next_token.tolist(),
-        retrive_next_sibling.tolist(),
-        strict=True,
-    )
-    steps = accept_index.shape[1]
-    places, rows, counts = [], [], []
-    for request, tree in enumerate(trees):
-        path = _walk(*tree, chosen, steps)
-        places += range(request * steps, request * steps + len(path))
-        rows += path
-        counts.append(len(path) - 1)
-    accept_index.view(-1)[places] = torch.tensor(rows, dtype=accept_index.dtype)
-    accept_token_num.copy_(torch.tensor(counts))
-    predicts[rows] = torch.tensor([chosen[row] for row in rows], dtype=predicts.dtype)
-
-
-def _walk(
-    tokens: list[int], row: list[int], child: list[int], sibling: list[int], chosen: list[int], steps: int
-) -> list[int]:
-    """Rows of the accepted path of one tree; a linked list is walked, which tensors do no faster."""
-    path = [row[0]]
-    node = 0
-    while len(path) < steps:
-        node = child[node]
-        while node != -1 and tokens[node] != chosen[path[-1]]:
-            node = sibling[node]
-        if node == -1:
-            break
-        path.append(row[node])
-    return path
