@@ -48,7 +48,8 @@ def fails(tmp_path_factory: pytest.TempPathFactory) -> Callable:
         with Server([*flags, *engine.flags], log, env={**engine.env, **(env or {})}, **fields) as server:
             status = server.wait(timeout)
             seconds = time.monotonic() - start
-            alive = server.is_alive()
+            while (alive := server.is_alive()) and time.monotonic() - start < seconds + 5:
+                time.sleep(0.1)
         lines = [line for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
         return status, lines, seconds, alive
 
@@ -56,7 +57,13 @@ def fails(tmp_path_factory: pytest.TempPathFactory) -> Callable:
 
 
 @pytest.fixture(scope="session")
-def plain_outputs(serve: Callable, pair: Pair) -> list[list[int]]:
-    """Greedy continuations of 16 prompts by the target alone, float32, one at a time."""
+def prompts(pair: Pair) -> list[list[int]]:
+    """16 prompts of 128 tokens, and one of a single token."""
+    return [*pair.prompts[:16], pair.prompts[16][:1]]
+
+
+@pytest.fixture(scope="session")
+def plain_outputs(serve: Callable, pair: Pair, prompts: list[list[int]]) -> list[list[int]]:
+    """Greedy continuations of `prompts` by the target alone, float32, one at a time."""
     with serve(pair.plain_flags()) as server:
-        return [server.generate(prompt, TOKENS)["output_ids"] for prompt in pair.prompts[:16]]
+        return [server.generate(prompt, TOKENS)["output_ids"] for prompt in prompts]

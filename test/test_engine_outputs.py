@@ -24,17 +24,17 @@ def output(server: Server, prompt: list[int], tokens: int = TOKENS) -> list[int]
     return server.generate(prompt, tokens)["output_ids"]
 
 
-def test_alone(server: Server, pair: Pair, plain_outputs: list) -> None:
+def test_alone(server: Server, prompts: list, plain_outputs: list) -> None:
     server.flush_cache()
-    answers = [server.generate(prompt, TOKENS) for prompt in pair.prompts[:16]]
+    answers = [server.generate(prompt, TOKENS) for prompt in prompts]
     assert [answer["output_ids"] for answer in answers] == plain_outputs
     assert all(answer["meta_info"]["spec_verify_ct"] < TOKENS for answer in answers)
 
 
-def test_batched(server: Server, pair: Pair, plain_outputs: list) -> None:
+def test_batched(server: Server, prompts: list, plain_outputs: list) -> None:
     server.flush_cache()
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda p: output(server, p), pair.prompts[:16])) == plain_outputs
+        assert list(pool.map(lambda prompt: output(server, prompt), prompts)) == plain_outputs
 
 
 def test_after_a_radix_cache_hit(server: Server, pair: Pair, plain_outputs: list) -> None:

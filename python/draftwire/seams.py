@@ -64,7 +64,7 @@ def join(seam: Seam, module: ModuleType) -> None:
     raw = vars(owner).get(seam.name) if isinstance(owner, type) else None
     original = raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
     if not inspect.isfunction(original):
-        found = "no such class" if not isinstance(owner, type) else f"{type(raw).__name__} in that class"
+        found = "no such class" if not isinstance(owner, type) else f"no such method, but {raw!r},"
         refuse(
             f"expected the method {seam}, found {found} in {getattr(module, '__file__', module)}; this SGLang is "
             f"not one that this draftwire knows: install a matching draftwire, or set DRAFTWIRE=off to serve without"
