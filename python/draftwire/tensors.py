@@ -28,14 +28,15 @@ def read_header(file: Path) -> dict[str, Tensor]:
     with file.open("rb") as stream:
         start = stream.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
-        if not 2 <= length <= min(LARGEST_HEADER, size - 8):
-            raise TensorError(f"expected a header length of 2 to {size - 8} bytes, found {length} in {file}")
+        most = min(LARGEST_HEADER, size - 8)
+        if not 2 <= length <= most:
+            raise TensorError(f"expected a header length of 2 to {max(most, 2)} bytes, found {length} in {file}")
         try:
             entries = json.loads(stream.read(length))
             entries.pop("__metadata__", None)
             tensors = {n: Tensor(str(e["dtype"]), tuple(map(int, e["shape"])), file) for n, e in entries.items()}
             ends = [int(e["data_offsets"][1]) for e in entries.values()]
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
             raise TensorError(f"expected a safetensors header, found {type(error).__name__} in {file}") from None
     if max(ends, default=0) > size - 8 - length:
         raise TensorError(f"expected {max(ends)} bytes of tensors, found {size - 8 - length} in {file}")
