@@ -44,7 +44,7 @@ def make(target: Path, out: Path, case: dict) -> None:
     )  # fmt: skip
     model = Eagle3DraftModel(config)
     for name, weight in model.named_parameters():
-        scale = 0.5 if weight.ndim == 1 else 2.0 / weight.shape[-1] ** 0.5
+        scale = 0.3 if weight.ndim == 1 else 1.0 / weight.shape[-1] ** 0.5
         weight.data = torch.randn_like(weight) * scale + (weight.ndim == 1)
         if name.startswith("verifier_"):
             weight.data.zero_()
@@ -65,19 +65,19 @@ def logits(draft: Path, states: Path, out: Path) -> None:
     """Logits [steps, draft vocabulary] in float32 at position `length - 1` of the states, for test-time steps 1 to 3.
 
     states: `hidden` [T, K x hidden] and `tokens` [T + 2], the token that step k reads at position T - 1 is
-    tokens[T - 2 + k]. speculators' own forward reads it there if the sequence is T + 2 long; what is after T - 1 is
-    causally behind it and may be zero.
+    tokens[T - 2 + k]. speculators' own forward reads it there if the sequence is at least T + 2 long; the states after
+    T - 1 cannot be seen from there and are zero.
     """
     data = load_file(states)
     length = data["hidden"].shape[0]
     model = Eagle3DraftModel.from_pretrained(draft, torch_dtype=torch.float32).eval()
     seen: list[torch.Tensor] = []
     model.lm_head.register_forward_hook(lambda module, inputs, output: seen.append(output[0, length - 1].clone()))
-    hidden = torch.zeros(1, length + 2, data["hidden"].shape[1])
-    hidden[0, :length] = data["hidden"]
-    documents = torch.zeros(1, length + 2, dtype=torch.long)
+    padded = -(-(length + 2) // 128) * 128  # its attention wants whole blocks of 128
+    hidden, tokens = torch.zeros(1, padded, data["hidden"].shape[1]), torch.zeros(1, padded, dtype=torch.long)
+    hidden[0, :length], tokens[0, : length + 2] = data["hidden"], data["tokens"]
     with torch.no_grad():
-        model(hidden, data["tokens"][None], documents, ttt_steps=3)
+        model(hidden, tokens, torch.zeros(1, padded, dtype=torch.long), ttt_steps=3)
     save_file({"logits": torch.stack(seen)}, out)
 
 

@@ -53,6 +53,18 @@ class LlamaModel:
         if features(config).norm_before_fc and not hasattr(self, "input_norm"):
             norm_before(self.fc, self, config)
 
+    def forward(original, self, input_ids, positions, forward_batch, *args, **kwargs):
+        """Upstream's; a window grows by one key with each decode step, as the trainer's mask does.
+
+        speculators (create_combined_mask_mod): at test-time step k a token attends to the W keys of step 1 up to its
+        own and to its own k - 1 later ones. Attention backends that read the layer's window honour this, the others
+        (Triton's decode) attend to the k - 1 oldest keys less.
+        """
+        windows = getattr(self, "draft_windows", None)
+        if windows:
+            _set_windows(self, windows, _draft_step(forward_batch))
+        return original(self, input_ids, positions, forward_batch, *args, **kwargs)
+
 
 class LlamaForCausalLMEagle3:
     def __init__(original, self, config, *args, **kwargs):
@@ -60,7 +72,7 @@ class LlamaForCausalLMEagle3:
         original(self, config, *args, **kwargs)
         wanted = features(config)
         if any(wanted.windows):
-            _set_windows(self, wanted.windows)
+            _add_windows(self, wanted.windows)
         if wanted.own_embedding:
             self.set_embed = lambda embed: None
 
@@ -116,8 +128,7 @@ def load_checked(original, model, weights):
     return result
 
 
-def _set_windows(draft, windows: tuple[int | None, ...]) -> None:
-    """A window of W keys, the token's own included, is W - 1 keys before it in SGLang."""
+def _add_windows(draft, windows: tuple[int | None, ...]) -> None:
     widest = max(window for window in windows if window) - 1
     flag = getattr(draft, "_draft_window_size", None)
     if flag not in (None, widest):
@@ -126,8 +137,23 @@ def _set_windows(draft, windows: tuple[int | None, ...]) -> None:
             f"to {widest + 1} tokens, its own included"
         )
     draft._draft_window_size = widest
-    for layer, window in zip(draft.model.layers, windows, strict=True):
-        layer.self_attn.attn.sliding_window_size = window - 1 if window else -1
+    draft.model.draft_windows = windows
+    _set_windows(draft.model, windows, 0)
+
+
+def _set_windows(model, windows: tuple[int | None, ...], more: int) -> None:
+    """A window of W keys, the token's own included, is W - 1 keys before it in SGLang."""
+    for layer, window in zip(model.layers, windows, strict=True):
+        layer.self_attn.attn.sliding_window_size = window - 1 + more if window else -1
+
+
+def _draft_step(forward_batch) -> int:
+    """How many draft tokens precede the one that is decoded now; 0 outside of the draft's decode steps."""
+    if not forward_batch.forward_mode.is_decode():
+        return 0
+    from sglang.srt.model_executor.forward_context import get_attn_backend
+
+    return getattr(get_attn_backend(), "draft_step", 0)
 
 
 def _add_qk_norm(attention, eps: float) -> None:

@@ -20,6 +20,14 @@ class EAGLEWorkerV2:
         return original(self)
 
 
+class EagleDraftWorker:
+    def init_attention_backend(original, self):
+        """Upstream's; numbers the backends of the decode steps, for a draft whose window grows with them."""
+        original(self)
+        for step, backend in enumerate(getattr(self.draft_attn_backend, "attn_backends", None) or (), start=1):
+            backend.draft_step = step
+
+
 def require_wired(target_runner, draft_worker) -> None:
     """Refuse a target that will not capture what the draft's config was resolved to, and an fc that cannot take it.
 
