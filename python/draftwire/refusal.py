@@ -47,15 +47,16 @@ def end_with_workers() -> None:
     folder = tempfile.mkdtemp(prefix="draftwire-")
     path = os.path.join(folder, "refusals")
     os.mkfifo(path)
+    pipe = os.open(path, os.O_RDWR)  # To write too: opens at once, and does not end with its first writer.
     os.environ[REFUSALS] = path
     atexit.register(_close, path)
-    threading.Thread(target=_listen, args=(path,), daemon=True, name="draftwire-refusals").start()
+    threading.Thread(target=_listen, args=(pipe, path), daemon=True, name="draftwire-refusals").start()
 
 
-def _listen(path: str) -> None:
+def _listen(pipe: int, path: str) -> None:
     global _line
-    with open(path, encoding="utf-8") as pipe:
-        _line = pipe.readline().strip()
+    with open(pipe, encoding="utf-8") as lines:
+        _line = lines.readline().strip()
     if not _line or os.getpid() != _listener:
         return
     from sglang.srt.utils import kill_process_tree
