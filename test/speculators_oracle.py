@@ -1,0 +1,50 @@
+"""speculators 0.9.0 of PyPI in an interpreter of its own: it makes drafts, and says what they compute."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent / "oracle"
+SCRIPT, REQUIREMENTS = HERE / "speculators_drafts.py", HERE / "requirements.txt"
+VERSION = "0.9.0"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "draftwire"
+
+
+@functools.cache
+def interpreter() -> str:
+    """Its Python; built once, some minutes and 1.5 GB, in a folder named by the pins."""
+    pins = hashlib.sha256(REQUIREMENTS.read_bytes() + VERSION.encode()).hexdigest()[:12]
+    folder = CACHE / f"speculators-{VERSION}-{pins}"
+    python, whole = folder / "bin" / "python", folder / "whole"
+    if not whole.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        pip = [python, "-m", "pip", "install", "-q"]
+        subprocess.run([*pip, "-r", REQUIREMENTS], check=True)
+        subprocess.run([*pip, "--no-deps", f"speculators=={VERSION}"], check=True)
+        whole.touch()
+    return str(python)
+
+
+def make_drafts(cases: list[dict[str, Any]], target: Path, out: Path) -> None:
+    """One directory `out/<name>` a case, saved by speculators itself. See the script for a case's keys."""
+    _run(["make", str(target.absolute()), str(out)], cases)
+
+
+def compute_logits(requests: list[tuple[Path, Path, Path]]) -> None:
+    """For (draft, states, out): write to `out` what speculators' forward answers to `states`."""
+    _run(["logits"], [list(map(str, request)) for request in requests])
+
+
+def _run(arguments: list[str], given: Any) -> None:
+    ran = subprocess.run(
+        [interpreter(), SCRIPT, *arguments], input=json.dumps(given), text=True, capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "", "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
