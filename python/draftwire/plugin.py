@@ -36,7 +36,20 @@ def is_patched(sglang_root: Path) -> bool:
 
 
 def activate() -> None:
-    """Wire this process, or say why not. Refuses (SystemExit) an unknown release and an unknown seam."""
+    """Wire this process, or say why not. Refuses (SystemExit) an unknown release, an unknown seam and its own errors.
+
+    SGLang logs any other exception of a plugin and serves on without it.
+    """
+    try:
+        _wire()
+    except Exception as error:
+        refuse(
+            f"expected to join draftwire's overlay, found {type(error).__name__}: {error}; reinstall draftwire, or set "
+            f"DRAFTWIRE=off to serve without"
+        )
+
+
+def _wire() -> None:
     import sglang
     from sglang.version import __version__ as release
 
