@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from draftwire.engine import small_engine
+from draftwire.engine import find_device, small_engine
 from draftwire.pair import Pair, example_pair
 from draftwire.server import Server
 
@@ -21,12 +21,18 @@ def pair() -> Pair:
 
 
 @pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Callable:
+def device() -> str:
+    """ "cpu", or the name of the GPU on which the engine tests run where torch sees one."""
+    return find_device()
+
+
+@pytest.fixture(scope="session")
+def serve(device: str, tmp_path_factory: pytest.TempPathFactory) -> Callable:
     """A context manager: `with serve(flags, ranks=1, env={}) as server`, ready to be asked."""
 
     @contextmanager
     def launch(flags: list[str], *, ranks: int = 1, env: dict[str, str] | None = None, **fields) -> Iterator[Server]:
-        engine = small_engine("cpu", ranks)
+        engine = small_engine(device, ranks)
         log = tmp_path_factory.mktemp("server") / "server.log"
         with Server([*flags, *engine.flags], log, env={**engine.env, **(env or {})}, **fields) as server:
             server.wait_ready(timeout=420)
@@ -36,13 +42,13 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Callable:
 
 
 @pytest.fixture(scope="session")
-def fails(tmp_path_factory: pytest.TempPathFactory) -> Callable:
+def fails(device: str, tmp_path_factory: pytest.TempPathFactory) -> Callable:
     """Launch what must not come up: `fails(flags, ...)` gives (status, lines of the log, seconds, server)."""
 
     def launch(flags: list[str], *, ranks: int = 1, env: dict[str, str] | None = None, timeout: float = 60, **fields):
         import time
 
-        engine = small_engine("cpu", ranks)
+        engine = small_engine(device, ranks)
         log = tmp_path_factory.mktemp("refused") / "server.log"
         start = time.monotonic()
         with Server([*flags, *engine.flags], log, env={**engine.env, **(env or {})}, **fields) as server:

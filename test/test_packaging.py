@@ -42,13 +42,15 @@ def test_no_init_file_shadows_sglang() -> None:
 
 
 @pytest.mark.slow
-def test_wheel_serves_in_the_spawned_scheduler(wheel: Path, serve: Callable, pair: Pair, tmp_path: Path) -> None:
+def test_wheel_serves_in_the_spawned_scheduler(
+    wheel: Path, serve: Callable, pair: Pair, device: str, tmp_path: Path
+) -> None:
     """In an environment whose only draftwire is the wheel; SGLang itself comes from this one's site-packages."""
     environment = tmp_path / "env"
     venv.create(environment, with_pip=False, symlinks=True)
     site = next((environment / "lib").glob("python*")) / "site-packages"
-    pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(site), str(wheel)]
-    subprocess.run(pip, check=True)
+    pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(site)]
+    subprocess.run([*pip, str(wheel), *([str(ROOT / "cpu")] if device == "cpu" else [])], check=True)
     (site / "engine.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     python = str(environment / "bin" / "python")
     where = subprocess.run(

@@ -1,0 +1,70 @@
+"""The demo's table, its JSON line and its verdict."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from draftwire import demo
+from draftwire.acceptance import Acceptance
+from draftwire.demo import Arm, table_of
+
+KEYS = ["baseline_tok_s", "wired_tok_s", "miswired_tok_s", "wired_accept_length", "miswired_accept_length"]
+KEYS += ["outputs_equal", "sglang", "device"]
+
+
+def arms(wired_length: float = 2.6, wired_output: int = 5) -> list[Arm]:
+    verifies = 100
+    tokens = round(wired_length * verifies)
+    return [
+        Arm("no draft", 50.0, Acceptance(384, 0, []), [[5]]),
+        Arm("wired [-1, 2, 5]", 75.0, Acceptance(tokens, verifies, [40, 0, 20, 40]), [[wired_output]]),
+        Arm("mis-wired [3, 6, 9]", 45.0, Acceptance(160, verifies, [60, 25, 10, 5]), [[5]]),
+    ]
+
+
+def run_with(monkeypatch: pytest.MonkeyPatch, measured: list[Arm]) -> int:
+    queue = iter(measured)
+    monkeypatch.setattr(demo, "run_arm", lambda *_: next(queue))
+    monkeypatch.setattr(demo, "find_device", lambda: "cpu")
+    return demo.run(Console(file=io.StringIO()), Console(file=io.StringIO()))
+
+
+def test_last_line_is_the_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    assert run_with(monkeypatch, arms()) == 0
+    row = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert list(row) == KEYS
+    assert row["wired_accept_length"] == 2.6 and row["baseline_tok_s"] == 50.0 and row["outputs_equal"] is True
+
+
+@pytest.mark.parametrize("measured", [arms(wired_length=2.4), arms(wired_output=6)], ids=["mis-wired", "other output"])
+def test_fails_where_the_wired_run_is_not_wired(monkeypatch: pytest.MonkeyPatch, measured: list[Arm]) -> None:
+    assert run_with(monkeypatch, measured) == 1
+
+
+def test_table_fits_80_columns() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80).print(table_of(arms()))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    row = next(line for line in lines if "wired [-1, 2, 5]" in line)
+    assert "2.60" in row and "0.60 0.60 0.40" in row and "yes" in row
+
+
+def test_acceptance_of_answers() -> None:
+    meta = {"completion_tokens": 7, "spec_verify_ct": 3, "spec_correct_drafts_histogram": [1, 0, 2]}
+    total = Acceptance.of([{"meta_info": meta}, {"meta_info": {"completion_tokens": 4}}])
+    assert (total.tokens, total.verifies, total.histogram) == (11, 3, [1, 0, 2])
+    assert total.positions == [2 / 3, 2 / 3]
+    assert Acceptance.of([{"meta_info": {"completion_tokens": 4}}]).length == 1.0
+
+
+@pytest.mark.slow
+def test_the_demo_itself() -> None:
+    ran = subprocess.run([sys.executable, "-m", "draftwire", "demo"], capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stderr
+    row = json.loads(ran.stdout.splitlines()[-1])
+    assert row["outputs_equal"] and row["wired_accept_length"] >= 2.5 > 2.0 > row["miswired_accept_length"]
