@@ -126,9 +126,12 @@ def _target_hidden(outer: Mapping[str, Any], config: Mapping[str, Any], target: 
 
 def _windows(layer: Mapping[str, Any], layers: int, source: object) -> tuple[list[str], int]:
     types, window = layer.get("layer_types"), layer.get("sliding_window")
-    if types is None or "sliding_attention" not in types:
+    if types is None:
         return [], 0
-    fits = isinstance(types, list) and len(types) == layers and set(types) <= {"sliding_attention", "full_attention"}
+    known = ["sliding_attention", "full_attention"]
+    fits = isinstance(types, list) and len(types) == layers and all(kind in known for kind in types)
+    if fits and known[0] not in types:
+        return [], 0
     if not fits or type(window) is not int or not 0 < window < 2**31:
         raise DraftError(
             f"layer_types for {layers} layers and a sliding_window", f"{types} and {window!r}", source,

@@ -28,7 +28,7 @@ def read_geometry(layer: Mapping[str, Any], outer: Mapping[str, Any], layout: st
     a size that is missing or no positive whole number, and on a layer that SGLang's draft classes do not build.
     """
     kind = layer.get("model_type")
-    if kind not in (DEFAULTS if layout == "speculators" else (*DEFAULTS, "kimi_k2", "deepseek_v3")):
+    if kind not in [*DEFAULTS, *([] if layout == "speculators" else ["kimi_k2", "deepseek_v3"])]:
         raise DraftError("model_type llama or qwen3", repr(kind), source, "SGLang's EAGLE-3 drafts have Llama layers")
     # Saved differences only: other layouts are read by the class that wrote them, which is Llama's too.
     values = {**DEFAULTS.get(kind, {}), **{k: v for k, v in layer.items() if v is not None}}

@@ -28,16 +28,17 @@ def rope_block(layer: Mapping[str, Any], source: object) -> dict[str, Any]:
     """
     block = layer.get("rope_parameters")
     if block is None:
-        block = {"rope_theta": layer.get("rope_theta", 10000.0), **(layer.get("rope_scaling") or {})}
+        scaling = layer.get("rope_scaling") or {}
+        block = {"rope_theta": layer.get("rope_theta", 10000.0), **scaling} if isinstance(scaling, dict) else scaling
     if not isinstance(block, dict):
-        raise DraftError("a table", repr(block), f"rope_parameters of {source}", "write the trainer's RoPE block")
+        raise DraftError("a table for RoPE", repr(block), f"rope_parameters of {source}", "write the trainer's RoPE block")
     block = {key: value for key, value in block.items() if value is not None}
     if isinstance(block.get("sliding_attention"), dict):
         block = dict(block["sliding_attention"])
     kind = block.pop("rope_type", block.pop("type", "default"))
     block.pop("type", None)
     theta = block.pop("rope_theta", layer.get("rope_theta", 10000.0))
-    if kind not in KEPT:
+    if kind not in list(KEPT):
         raise DraftError(f"a RoPE of type {', '.join(KEPT)}", repr(kind), source, "other types are not proven here")
     if block.pop("partial_rotary_factor", 1.0) != 1.0 or layer.get("partial_rotary_factor", 1.0) not in (None, 1.0):
         raise DraftError("RoPE over the whole head", "partial_rotary_factor", source, "SGLang's draft rotates it all")
