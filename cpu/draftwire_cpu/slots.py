@@ -66,9 +66,9 @@ def assign_draft_cache_locs_contiguous_cpu(
     """
     name = "assign_draft_cache_locs_contiguous_cpu"
     width = topk * num_steps
-    _expect_batch(name, req_pool_indices, req_to_token, seq_lens, pool_len)
+    _expect_batch(name, req_pool_indices, req_to_token, "seq_lens", seq_lens, pool_len)
     expect_shape(name, "out_cache_loc", out_cache_loc, (seq_lens.numel() * width,))
-    _expect_inside(name, seq_lens, width, pool_len)
+    _expect_inside(name, max(seq_lens.tolist(), default=0) + width, pool_len)
     columns = seq_lens[:, None] + torch.arange(width)
     flat = (req_pool_indices * pool_len)[:, None] + columns
     out_cache_loc.copy_(req_to_token.view(-1)[flat.view(-1)])
@@ -90,8 +90,9 @@ def build_draft_decode_metadata_cpu(
     Raises ValueError on other shapes or branches beyond pool_len.
     """
     name = "build_draft_decode_metadata_cpu"
-    _expect_batch(name, req_pool_indices, req_to_token, seq_lens, pool_len)
-    longest = _expect_inside(name, seq_lens, topk * num_steps, pool_len)
+    _expect_batch(name, req_pool_indices, req_to_token, "seq_lens", seq_lens, pool_len)
+    longest = max(seq_lens.tolist(), default=0)
+    _expect_inside(name, longest + topk * num_steps, pool_len)
     column = torch.arange(longest + num_steps)
     length = seq_lens[:, None, None]
     branch = torch.arange(topk)[:, None] * num_steps
@@ -111,28 +112,32 @@ def _ranges(
     pool_len: int,
 ) -> torch.Tensor:
     """Flat indices, int64 [sum(end - start)], of `req_to_token[r, start:end]` for all requests in turn."""
-    _expect_batch(function, req_pool_indices, req_to_token, start, pool_len)
+    _expect_batch(function, req_pool_indices, req_to_token, "start_offset", start, pool_len)
     expect_shape(function, "end_offset", end, start.shape)
-    _expect_inside(function, end, 0, pool_len)
+    starts, ends = start.tolist(), end.tolist()
+    if any(e < s for s, e in zip(starts, ends, strict=True)):
+        raise ValueError(f"{function}: end_offset must not lie before start_offset, found {starts} to {ends}")
+    _expect_inside(function, max(ends, default=0), pool_len)
     counts = end - start
-    before = counts.cumsum(0)
-    first = req_pool_indices * pool_len + start - (before - counts)
-    return torch.repeat_interleave(first, counts) + torch.arange(int(before[-1]) if counts.numel() else 0)
+    first = req_pool_indices * pool_len + start - (counts.cumsum(0) - counts)
+    return torch.repeat_interleave(first, counts) + torch.arange(sum(ends) - sum(starts))
 
 
 def _expect_batch(
-    function: str, req_pool_indices: torch.Tensor, req_to_token: torch.Tensor, lengths: torch.Tensor, pool_len: int
+    function: str,
+    req_pool_indices: torch.Tensor,
+    req_to_token: torch.Tensor,
+    name: str,
+    lengths: torch.Tensor,
+    pool_len: int,
 ) -> None:
     expect_table(function, req_to_token, pool_len)
-    expect_shape(function, "a length", lengths, req_pool_indices.shape)
+    expect_shape(function, name, lengths, req_pool_indices.shape)
 
 
-def _expect_inside(function: str, ends: torch.Tensor, extra: int, pool_len: int) -> int:
-    """The largest end, once it is known that `end + extra` stays inside a row of the table."""
-    longest = int(ends.max()) if ends.numel() else 0
-    if longest + extra > pool_len:
-        raise ValueError(f"{function}: slots must end at pool_len {pool_len} or before, found {longest + extra}")
-    return longest
+def _expect_inside(function: str, end: int, pool_len: int) -> None:
+    if end > pool_len:
+        raise ValueError(f"{function}: slots must end at pool_len {pool_len} or before, found {end}")
 
 
 def _expect_room(function: str, out_cache_loc: torch.Tensor, wanted: int) -> None:

@@ -38,6 +38,8 @@ def verify_tree_greedy_cpu(
             f"{name}: target_predict and predicts must hold {batch} * {nodes} tokens, "
             f"found {target_predict.numel()} and {predicts.numel()}"
         )
+    expect_shape(name, "accept_index", accept_index, (batch, accept_index.shape[1]))
+    expect_shape(name, "accept_token_num", accept_token_num, (batch,))
     chosen = target_predict.reshape(-1).tolist()
     trees = zip(
         candidates.tolist(),

@@ -1,0 +1,114 @@
+"""The plugin keeps `intel_amx`, does nothing where it is not wanted, and never fails in silence."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+import sgl_kernel
+import torch
+
+from draftwire_cpu import platform
+
+needs_sglang = pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed")
+
+KEEPS_AMX = """
+from types import SimpleNamespace
+from sglang.srt.arg_groups.overrides import _attention_backend_platform_fallbacks as fall_back
+from sglang.srt.plugins import load_plugins
+from sglang.srt.runtime_context import get_platform
+
+asked = SimpleNamespace(attention_backend="intel_amx", device="cpu")
+print(get_platform().has_amx, fall_back(asked))
+load_plugins()
+print(get_platform().has_amx, fall_back(asked))
+"""
+
+FAILS = """
+import sglang.srt.runtime_context as context
+from sglang.srt.plugins import load_plugins
+
+del context.override_platform
+load_plugins()
+print("served on")
+"""
+
+
+def run(script: str, **environment: str) -> subprocess.CompletedProcess:
+    variables = os.environ | {"SGLANG_PLUGINS": "draftwire_cpu", "OMP_NUM_THREADS": "1"} | environment
+    return subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False)
+
+
+@needs_sglang
+def test_sglangs_own_loader_runs_the_plugin_and_intel_amx_is_kept():
+    done = run(KEEPS_AMX, SGLANG_USE_CPU_ENGINE="1")
+    assert done.stdout.splitlines()[-2:] == ["False {'attention_backend': 'torch_native'}", "True {}"], done.stderr
+
+
+@needs_sglang
+def test_a_release_without_the_override_stops_the_server_in_one_line():
+    done = run(FAILS, SGLANG_USE_CPU_ENGINE="1")
+    assert done.returncode == 1 and "served on" not in done.stdout
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("draftwire-cpu: expected sglang.srt.runtime_context.override_platform to accept has_amx")
+
+
+@pytest.mark.parametrize("value", ["", "0", "true"])
+def test_nothing_is_imported_unless_the_cpu_engine_is_asked_for(value):
+    script = (
+        "import sys; from draftwire_cpu.platform import activate; activate()\n"
+        "print(sorted({'torch', 'sglang', 'sgl_kernel'} & set(sys.modules)))"
+    )
+    assert run(script, SGLANG_USE_CPU_ENGINE=value).stdout.strip() == "[]"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """A process that asks for the CPU engine, with a recording override and no CUDA device."""
+    calls = []
+    context = types.ModuleType("sglang.srt.runtime_context")
+    context.override_platform = lambda **facts: types.SimpleNamespace(install=lambda: calls.append(facts))
+    monkeypatch.setitem(sys.modules, "sglang.srt.runtime_context", context)
+    monkeypatch.setitem(sys.modules, "sgl_kernel", sgl_kernel)
+    monkeypatch.setenv("SGLANG_USE_CPU_ENGINE", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    return calls
+
+
+def test_the_override_is_installed_where_the_cpu_engine_is_asked_for(asked):
+    platform.activate()
+    assert asked == [{"has_amx": True}]
+
+
+def test_nothing_is_done_where_cuda_is_present(asked, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    platform.activate()
+    assert asked == []
+
+
+def test_another_sgl_kernel_stops_the_server(asked, monkeypatch):
+    other = types.ModuleType("sgl_kernel")
+    other.__file__ = "/elsewhere/sgl_kernel/__init__.py"
+    monkeypatch.setitem(sys.modules, "sgl_kernel", other)
+    with pytest.raises(SystemExit, match=r"expected its own sgl_kernel, found /elsewhere/sgl_kernel/__init__.py"):
+        platform.activate()
+    assert asked == []
+
+
+def test_an_sgl_kernel_that_does_not_import_stops_the_server_in_one_line(asked, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sgl_kernel", None)
+    with pytest.raises(SystemExit, match="expected a working sgl_kernel, found ") as caught:
+        platform.activate()
+    assert "\n" not in str(caught.value) and asked == []
+
+
+def test_an_override_that_fails_stops_the_server_in_one_line(asked, monkeypatch):
+    def refuse(**facts):
+        raise ValueError("unknown platform fact:\nhas_amx")
+
+    monkeypatch.setattr(sys.modules["sglang.srt.runtime_context"], "override_platform", refuse)
+    with pytest.raises(SystemExit, match="to accept has_amx, found ValueError") as caught:
+        platform.activate()
+    assert "\n" not in str(caught.value)
