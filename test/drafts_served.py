@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import draftwire
 from draftwire.engine import small_engine
 from draftwire.server import Server, ServerError
 
@@ -50,18 +49,18 @@ class DraftServer:
         self.server.__exit__(*failure)
 
     def exchange(self, draft: Path) -> str | None:
-        """Serve `draft` from now on. The refusal, where it was refused."""
+        """Serve `draft` from now on. The refusal, where it was refused: the server then ends, as it should."""
         for name in ("swapped", "refused"):
             (self.folder / name).unlink(missing_ok=True)
         (self.folder / "swap").write_text(str(draft))
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and self.server.process.poll() is None:
             if (self.folder / "swapped").exists():
                 return None
             if (self.folder / "refused").exists() and (line := (self.folder / "refused").read_text()):
                 return line
             time.sleep(0.05)
-        raise ServerError(f"draft not exchanged in 120 s: {self.server.last_line()}")
+        raise ServerError(f"draft not exchanged: {self.server.last_line()}")
 
     def draft(self, prompt: Sequence[int]) -> Drafted:
         """What the draft was fed and answered at the end of `prompt`, over its three test-time steps."""
@@ -76,6 +75,3 @@ class DraftServer:
         tokens = torch.cat([extend["tokens"], *(step["tokens"] for step in steps)])
         logits = torch.cat([call["logits"][-1:] for call in calls])
         return Drafted(extend["hidden"], tokens, logits)
-
-
-assert draftwire

@@ -84,4 +84,4 @@ def _size(values: Mapping[str, Any], key: str, source: object) -> int:
 def _epsilon(value: Any, source: object) -> float:
     if type(value) is not float or not 0 < value < 1:
         raise DraftError("rms_norm_eps between 0 and 1", repr(value), source, REMEDY)
-    return value
+    return float(value)

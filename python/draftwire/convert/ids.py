@@ -46,7 +46,8 @@ def read_boundaries(draft: Draft, target: Target, given: Sequence[int] | None) -
                 SAY,
             )  # fmt: skip
         return wanted
-    found = resolve(raw, num_layers=layers, release_rule="output", source=source).boundaries
+    rule = "index_unless_1" if target.architecture in DEEPSEEK_FAMILY else "output"
+    found = resolve(raw, num_layers=layers, release_rule=rule, source=source).boundaries
     if wanted is not None and wanted != found:
         raise DraftError(f"boundaries {list(found)}, as the ids say", list(wanted), "--boundaries", "leave it out")
     return found
