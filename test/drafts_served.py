@@ -27,7 +27,7 @@ class Drafted(NamedTuple):
 class DraftServer:
     """Serves the small target in float32 with one draft after another. A context manager."""
 
-    def __init__(self, draft: Path, folder: Path, *, python_path: Sequence[Path] = (), env: dict[str, str] | None = None):
+    def __init__(self, draft: Path, folder: Path, *, python_path: Sequence[Path] = (), env: dict | None = None):
         self.folder = folder
         engine = small_engine("cpu")
         flags = ["--model-path", str(TARGET), "--dtype", "float32", "--speculative-algorithm", "EAGLE3",

@@ -42,7 +42,9 @@ def verifier(architecture: str) -> dict:
 def test_ids_capture_the_boundaries_on_stock(tmp_path, architecture, boundaries, ids, requires) -> None:
     """speculators' ids are boundaries. The setter of the installed SGLang makes them of ours, or cannot."""
     config = small.speculators_config(
-        norm_before_residual=False, eagle_aux_hidden_state_layer_ids=boundaries, speculators_config=verifier(architecture)
+        norm_before_residual=False,
+        eagle_aux_hidden_state_layer_ids=boundaries,
+        speculators_config=verifier(architecture),
     )
     nested = converted(tmp_path, config, small.tensors())["eagle_config"]
     assert nested[IDS] == ids
@@ -253,7 +255,7 @@ def sglang_yarn(release: str):
     ("block", "said"),
     [({"rope_type": "longrope"}, "longrope"), ({"rope_type": "dynamic", "factor": 2.0}, "dynamic"),
      ({"rope_type": "yarn"}, "factor"), ({**YARN, "factor": "64"}, "factor"), ({**YARN, "factor": -1.0}, "factor"),
-     ({**YARN, "mrope_section": [1]}, "mrope_section"), ({"rope_type": "default", "partial_rotary_factor": 0.5}, "whole"),
+     ({**YARN, "mrope_section": [1]}, "mrope_section"), ({"partial_rotary_factor": 0.5}, "whole"),
      ({"rope_type": "llama3", "factor": 8.0}, "low_freq_factor"), ({"rope_theta": 0}, "rope_theta"),
      ({**YARN, "mscale": "1"}, "mscale")],
 )  # fmt: skip
@@ -273,8 +275,8 @@ ANY = st.recursive(
     max_leaves=6,
 )
 OUTER = st.sampled_from(sorted(small.speculators_config()))
-LAYER = st.sampled_from([*sorted(small.speculators_config()["transformer_layer_config"]), "layer_types", "sliding_window",
-                         "rope_scaling", "rope_theta", "partial_rotary_factor", "mlp_bias"])  # fmt: skip
+MORE = ["layer_types", "sliding_window", "rope_scaling", "rope_theta", "partial_rotary_factor", "mlp_bias"]
+LAYER = st.sampled_from([*sorted(small.speculators_config()["transformer_layer_config"]), *MORE])
 
 
 @settings(max_examples=400, deadline=None)

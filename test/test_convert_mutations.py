@@ -40,8 +40,8 @@ IN_THE_CONVERTER = {
     "no norm_output": ("draftwire/convert/flatten.py", ', "norm_output")', ")", TRAINERS_DEFAULT),
     "no window": ("draftwire/convert/flatten.py", "    if types:\n", "    if False:\n", TRAINERS_DEFAULT),
     "another epsilon": ("draftwire/convert/geometry.py", "return float(value)", "return 1e-1", TRAINERS_DEFAULT),
-    "trainers' names of later layers": ("draftwire/convert/tensors.py", "if speculators else None", "if False else None",
-                                        "three_layers"),
+    "trainers' names": ("draftwire/convert/tensors.py", "if speculators else None", "if False else None",
+                        "three_layers"),
 }  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def test_seen_in_the_converter(made: Path, tmp_path: Path) -> None:
         if convert_by(package, made / case, tmp_path / f"draft-{number}"):
             converted[mutation] = (tmp_path / f"draft-{number}", made / case)
         else:
-            assert mutation == "trainers' names of later layers"
+            assert mutation == "trainers' names"
     (tmp_path / "probe").mkdir()
     errors = {}
     with DraftServer(tmp_path / "right", tmp_path / "probe") as server:

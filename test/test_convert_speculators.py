@@ -73,7 +73,7 @@ def test_logits_are_the_trainers(name: str, answers: dict, made: Path) -> None:
     for drafted, expected in answers[name]:
         assert expected.std() > 0.5
         assert (drafted.logits - expected).abs().max() < 1e-4
-        # The token that a step proposes, in the target's vocabulary by the trainer's own map, is what the next one reads.
+        # The token that a step proposes, in the target's vocabulary by the trainer's own map, is read by the next.
         proposed = expected.argmax(-1)
         if "d2t" in tensors:
             proposed = proposed + tensors["d2t"][proposed]
@@ -120,7 +120,8 @@ def test_stock_serves_what_it_can(converted: Path, made: Path, tmp_path: Path) -
     names = ["llama-raw-before_fc-output-reduced-full", "llama-raw-fc_norm-pre-whole-full"]
     for name in names:
         assert "requires" not in json.loads((converted / name / "config.json").read_text())["eagle_config"]
-    for drafted, expected in sum(ask(names, made, converted, tmp_path, env={"DRAFTWIRE": "off"}).values(), []):
+    answered = ask(names, made, converted, tmp_path, env={"DRAFTWIRE": "off"})
+    for drafted, expected in [one for answers in answered.values() for one in answers]:
         assert (drafted.logits - expected).abs().max() < 1e-4
 
 

@@ -148,12 +148,12 @@ def test_any_bytes(tmp_path: Path, content: bytes) -> None:
     agrees_with_safetensors(file)
 
 
+KEYS = st.sampled_from(["dtype", "shape", "data_offsets", "a"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.text(max_size=4) | st.sampled_from(["F32", "BF16"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["dtype", "shape", "data_offsets", "a"]),
-                                                                inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @FUZZ

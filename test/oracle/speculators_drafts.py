@@ -1,7 +1,7 @@
 """Run by speculators' own interpreter: make drafts with its classes, and say what its forward computes.
 
-    python speculators_drafts.py make TARGET OUT < cases.json     writes OUT/<case>/ for each case
-    python speculators_drafts.py logits < requests.json           prints nothing, writes what each request names
+python speculators_drafts.py make TARGET OUT < cases.json     writes OUT/<case>/ for each case
+python speculators_drafts.py logits < requests.json           prints nothing, writes what each request names
 """
 
 import json

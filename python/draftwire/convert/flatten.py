@@ -109,7 +109,9 @@ def _flag(outer: Mapping[str, Any], name: str, source: object) -> bool:
 
 def _require_modelopt(outer: Mapping[str, Any], source: object) -> None:
     nested = outer.get("eagle_config")
-    for key, wanted in MODELOPT.items() if isinstance(nested, dict) else ():
+    if not isinstance(nested, dict):
+        return
+    for key, wanted in MODELOPT.items():
         if nested.get(key) not in (None, wanted):
             raise DraftError(f"{key} {wanted}", nested[key], f"eagle_config of {source}", "no release serves that")
 

@@ -42,7 +42,7 @@ def read_boundaries(draft: Draft, target: Target, given: Sequence[int] | None) -
         if wanted is None:
             raise DraftError(
                 f"layer ids with one meaning for a target of {target.architecture or 'unknown architecture'}",
-                f"{ids}: boundaries {list(ids)} as inputs of layers or {[i + 1 for i in ids]} as outputs", source,
+                f"{ids}: boundaries {ids} as inputs of layers or {[i + 1 for i in ids or []]} as outputs", source,
                 SAY,
             )  # fmt: skip
         return wanted

@@ -22,8 +22,8 @@ def rope_block(layer: Mapping[str, Any], source: object) -> dict[str, Any]:
     of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters).
 
     YaRN: trainers multiply cos and sin by `attention_factor`, else by get(mscale) / get(mscale_all_dim), else by
-    get(1), where get(m) = 0.1 m ln(factor) + 1 (transformers' `_compute_yarn_parameters`). SGLang reads mscale only from
-    0.5.16 on and attention_factor never, but multiplies get(1) by `attn_factor` in all releases: that says it.
+    get(1), where get(m) = 0.1 m ln(factor) + 1 (transformers' `_compute_yarn_parameters`). SGLang reads mscale from
+    0.5.16 on only and attention_factor never, but multiplies get(1) by `attn_factor` in all releases: that says it.
     Raises DraftError on a type or key that SGLang's draft would not honour.
     """
     block = layer.get("rope_parameters")
@@ -31,7 +31,7 @@ def rope_block(layer: Mapping[str, Any], source: object) -> dict[str, Any]:
         scaling = layer.get("rope_scaling") or {}
         block = {"rope_theta": layer.get("rope_theta", 10000.0), **scaling} if isinstance(scaling, dict) else scaling
     if not isinstance(block, dict):
-        raise DraftError("a table for RoPE", repr(block), f"rope_parameters of {source}", "write the trainer's RoPE block")
+        raise DraftError("a table", repr(block), f"rope_parameters of {source}", "write the trainer's RoPE block")
     block = {key: value for key, value in block.items() if value is not None}
     if isinstance(block.get("sliding_attention"), dict):
         block = dict(block["sliding_attention"])

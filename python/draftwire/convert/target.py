@@ -43,7 +43,8 @@ def _facts(directory: Path) -> Target:
     names = config.get("architectures")
     if not isinstance(names, list) or not names or not isinstance(names[0], str):
         raise DraftError("architectures of the target", repr(names), directory / "config.json", "name the target")
-    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    nested = config.get("text_config")
+    text = nested if isinstance(nested, dict) else config
     counts = [text.get(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")]
     if not all(type(count) is int and count > 0 for count in counts):
         raise DraftError(

@@ -68,7 +68,7 @@ def expect(config: dict[str, Any], count: int) -> dict[str, tuple[int, ...]]:
     if config["fc_norm"]:
         shapes |= {f"fc_norm.{i}.weight": (config["target_hidden_size"],) for i in range(count)}
     for i in range(config["num_hidden_layers"]):
-        layer = {"hidden_norm": (hidden,), "post_attention_layernorm": (hidden,)}
+        layer: dict[str, tuple[int, ...]] = {"hidden_norm": (hidden,), "post_attention_layernorm": (hidden,)}
         if i == 0:
             layer["input_layernorm"] = (hidden,)
         layer |= {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}

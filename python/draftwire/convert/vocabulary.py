@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Mapping
+from itertools import pairwise
 
 from draftwire.headers import DraftError, Stored
 
@@ -67,7 +68,7 @@ def _hot(t2d: Stored, draft_size: int, size: int) -> list[int]:
 
 
 def _ascending(ids: list[int], size: int) -> bool:
-    return ids[0] >= 0 and ids[-1] < size and all(a < b for a, b in zip(ids, ids[1:], strict=False))
+    return ids[0] >= 0 and ids[-1] < size and all(a < b for a, b in pairwise(ids))
 
 
 def _at(tensors: Mapping[str, Stored]) -> object:

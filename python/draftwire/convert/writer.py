@@ -35,7 +35,8 @@ def write(output: Output, out: Path) -> None:
         folder.rename(out)
         folder = None
     except OSError as error:
-        raise DraftError("to write the output", error.strerror or type(error).__name__, out, "nothing is left") from None
+        found = error.strerror or type(error).__name__
+        raise DraftError("to write the output", found, out, "nothing is left of it") from None
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
