@@ -10,7 +10,7 @@ from rich.console import Console
 
 from draftwire import demo
 from draftwire.acceptance import Acceptance
-from draftwire.demo import Arm, table_of
+from draftwire.demo import Arm, is_near_tie, table_of
 
 KEYS = ["baseline_tok_s", "wired_tok_s", "miswired_tok_s", "wired_accept_length", "miswired_accept_length"]
 KEYS += ["outputs_equal", "sglang", "device"]
@@ -26,10 +26,10 @@ def arms(wired_length: float = 2.6, wired_output: int = 5) -> list[Arm]:
     ]
 
 
-def run_with(monkeypatch: pytest.MonkeyPatch, measured: list[Arm]) -> int:
+def run_with(monkeypatch: pytest.MonkeyPatch, measured: list[Arm], device: str = "cpu") -> int:
     queue = iter(measured)
     monkeypatch.setattr(demo, "run_arm", lambda *_: next(queue))
-    monkeypatch.setattr(demo, "find_device", lambda: "cpu")
+    monkeypatch.setattr(demo, "find_device", lambda: device)
     return demo.run(Console(file=io.StringIO()), Console(file=io.StringIO()))
 
 
@@ -51,7 +51,34 @@ def test_table_fits_80_columns() -> None:
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     row = next(line for line in lines if "wired [-1, 2, 5]" in line)
-    assert "2.60" in row and "0.60 0.60 0.40" in row and "yes" in row
+    assert "2.60" in row and "0.60 0.60 0.40" in row and "1 of 1" in row
+
+
+class Target:
+    """A server whose two best next tokens are 5 and 6, `gap` nats apart."""
+
+    def __init__(self, gap: float):
+        self.gap = gap
+
+    def generate(self, prompt: list[int], tokens: int, **fields: object) -> dict:
+        self.prompt = prompt
+        return {"meta_info": {"output_top_logprobs": [[[-0.7, 5, None], [-0.7 - self.gap, 6, None]]]}}
+
+
+def test_near_tie() -> None:
+    target = Target(gap=0.01)
+    assert is_near_tie(target, [1, 2], [3, 6, 9], [3, 5, 9])
+    assert target.prompt == [1, 2, 3]
+    assert not is_near_tie(target, [1, 2], [3, 7, 9], [3, 5, 9])
+    assert not is_near_tie(Target(gap=0.5), [1, 2], [3, 6, 9], [3, 5, 9])
+
+
+def test_a_tie_counts_in_16_bit_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    measured = arms(wired_output=6)
+    measured[1] = measured[1]._replace(ties=1)
+    assert run_with(monkeypatch, measured) == 1
+    assert run_with(monkeypatch, measured, device="a GPU") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["outputs_equal"] is False
 
 
 def test_acceptance_of_answers() -> None:
