@@ -18,6 +18,7 @@ from typing import Any
 
 TREES = "DRAFTWIRE_SGLANG_TREES"
 LOCK = Path(__file__).with_name("sglang-wheels.sha256")
+OLDER = Path(__file__).with_name("sglang-wheels-to-0.5.13.sha256")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "draftwire" / "wheels"
 # The wheels of the lock file; their Python sources are the same on every platform.
 PLATFORM = ["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311"]
@@ -32,9 +33,9 @@ def installed() -> Path:
     return Path(spec.origin).parent
 
 
-def locked() -> dict[str, tuple[str, str]]:
+def locked(lock: Path = LOCK) -> dict[str, tuple[str, str]]:
     """Release -> (SHA-256, wheel's file name), of the lines `hash  name` that `sha256sum -c` reads."""
-    lines = [line.split("  ") for line in LOCK.read_text().splitlines() if not line.startswith("#")]
+    lines = [line.split("  ") for line in lock.read_text().splitlines() if not line.startswith("#")]
     return {name.split("-")[1]: (digest, name) for digest, name in lines}
 
 
@@ -47,7 +48,7 @@ def given(release: str) -> Path | None:
 
 def download(release: str) -> Path:
     """The folder `sglang` of that release's wheel, through pip; its hash is pip's to check, and ours again."""
-    digest, name = locked()[release]
+    digest, name = (locked(OLDER) | locked())[release]
     wheel, tree = CACHE / name, CACHE / release / "sglang"
     if not wheel.exists():
         CACHE.mkdir(parents=True, exist_ok=True)

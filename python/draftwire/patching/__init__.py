@@ -1,0 +1,1 @@
+"""Additive patches of an SGLang tree: made by a codemod, applied by hash, taken off again."""

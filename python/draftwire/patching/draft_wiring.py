@@ -1,0 +1,164 @@
+"""An EAGLE-3 draft's layer ids, read once: where its config is loaded.
+
+Every later reader (the capture, the draft's fc, the buffers) sees boundaries of the target in
+`hf_config.eagle_config`, as `aux_boundaries` resolves them. What cannot be served as written ends the server.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+from sglang.srt.speculative.aux_boundaries import (
+    BOUNDARIES,
+    IDS,
+    Wiring,
+    WiringError,
+    require_reachable,
+    resolve,
+)
+
+logger = logging.getLogger(__name__)
+
+# Targets whose `set_eagle3_layers_to_capture` is DeepseekV2ForCausalLM's own, inherited or delegated to.
+DEEPSEEK_FAMILY = (
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "KimiK25ForConditionalGeneration",
+)
+
+
+class CaptureList(list):
+    """Boundaries in place of layer ids, with the `wiring` that they were resolved from."""
+
+    wiring: Wiring
+
+
+def resolves_draft_ids(nested_ids: str, *, states: int | None = None, embedding_ahead_of_loop: bool = False):
+    """Decorate `ModelConfig.from_server_args`, so that an EAGLE-3 draft's config speaks of boundaries.
+
+    nested_ids: the rule (of `aux_boundaries.RULES`) by which this release reads ids without -1.
+    states: how many states a draft must read; None where its fc takes any number.
+    embedding_ahead_of_loop: the embedding is captured as it enters the layers, where it must be whole.
+    A config that cannot be served raises SystemExit, which no `except Exception` of a worker holds up.
+    """
+
+    def decorate(load):
+        @functools.wraps(load)
+        def from_server_args(server_args, *args, **kwargs):
+            config = load(server_args, *args, **kwargs)
+            algorithm = str(server_args.speculative_algorithm or "").upper()
+            if config.is_draft_model and algorithm in ("EAGLE3", "EAGLE", "NEXTN"):
+                source = f"{config.model_path}/config.json"
+                try:
+                    if algorithm != "EAGLE3":
+                        _refuse_eagle(config.hf_config, algorithm, source)
+                    elif uses_states(config.hf_config):
+                        target = load(server_args)
+                        ids = read_ids(config.hf_config, target, nested_ids, source)
+                        if ids is not None:
+                            _require_servable(ids, config.hf_config, target, states, source)
+                            require_captured(ids.wiring, target, server_args, embedding_ahead_of_loop)
+                            _write(ids, config.hf_config)
+                except WiringError as error:
+                    raise SystemExit(f"EAGLE-3 draft: {error}") from None
+            return config
+
+        return from_server_args
+
+    return decorate
+
+
+def require_wirable(server_args) -> None:
+    """Resolve the draft's wiring in the launching process: a refusal comes before a worker starts."""
+    from sglang.srt.configs.model_config import ModelConfig
+
+    if server_args.speculative_algorithm and server_args.speculative_draft_model_path:
+        draft = ModelConfig.from_server_args(
+            server_args,
+            model_path=server_args.speculative_draft_model_path,
+            model_revision=server_args.speculative_draft_model_revision,
+            is_draft_model=True,
+        )
+        ids = (getattr(draft.hf_config, "eagle_config", None) or {}).get(IDS)
+        if isinstance(ids, CaptureList):
+            level = logging.WARNING if ids.wiring.rule == "default" else logging.INFO
+            logger.log(level, "EAGLE-3 draft: %s", ids.wiring)
+
+
+def uses_states(draft: Any) -> bool:
+    nested = getattr(draft, "eagle_config", None)
+    return not isinstance(nested, dict) or nested.get("use_aux_hidden_state") is not False
+
+
+def read_ids(draft: Any, target: Any, nested_ids: str, source: str) -> CaptureList | None:
+    """The boundaries that a draft's hf_config asks of a target; None where the target's own rule is left alone."""
+    raw = {name: getattr(draft, name, None) for name in ("eagle_config", IDS, "speculators_model_type")}
+    nested = raw["eagle_config"] or {}
+    if isinstance(nested, dict) and isinstance(nested.get(IDS), CaptureList):
+        return nested[IDS]
+    family = (getattr(target.hf_config, "architectures", None) or ["unknown"])[0]
+    if family not in DEEPSEEK_FAMILY:
+        if raw[IDS] or BOUNDARIES in nested or -1 in (nested.get(IDS) or []):
+            raise WiringError(
+                f"nested ids without -1 for a target of {family}", raw, source, "write this release's own ids"
+            )
+        return None
+    layers = target.hf_text_config.num_hidden_layers
+    wiring = resolve(raw, num_layers=layers, release_rule=nested_ids, source=source)
+    ids = CaptureList(wiring.boundaries)
+    ids.wiring = wiring
+    return ids
+
+
+def require_captured(wiring: Wiring, target: Any, server_args: Any, embedding_ahead_of_loop: bool) -> None:
+    """Refuse launch flags under which this release would not capture one of the boundaries, or not whole."""
+    dense = getattr(target.hf_text_config, "first_k_dense_replace", 0)
+    require_reachable(
+        wiring,
+        pipeline=server_args.pp_size,
+        two_batch_overlap_from=dense if server_args.enable_two_batch_overlap else None,
+    )
+    if embedding_ahead_of_loop and 0 in wiring.boundaries and server_args.enable_attn_tp_input_scattered:
+        raise WiringError(
+            "an embedding output that is whole on every rank",
+            "--enable-attn-tp-input-scattered",
+            f"the launch flags, with {wiring}",
+            "leave the flag out: this release captures the embedding before it is reduced",
+        )
+
+
+def _refuse_eagle(draft: Any, algorithm: str, source: str) -> None:
+    for name in getattr(draft, "architectures", None) or []:
+        if "eagle3" in name.lower():
+            raise WiringError(
+                f"--speculative-algorithm EAGLE3 for the draft {name}",
+                algorithm,
+                f"the launch flags beside {source}",
+                "EAGLE captures no states and the draft's fc would be skipped",
+            )
+
+
+def _require_servable(ids: CaptureList, draft: Any, target: Any, states: int | None, source: str) -> None:
+    count, width = getattr(draft, "num_aux_hidden_states", None), target.hf_text_config.hidden_size
+    if count not in (None, len(ids)):
+        raise WiringError(f"num_aux_hidden_states {len(ids)} for {ids}", count, source, "correct the count or the ids")
+    if states not in (None, len(ids)):
+        raise WiringError(
+            f"{states} states, all that this release's draft takes", ids, source, "serve with a newer one"
+        )
+    if len(ids) * width == draft.hidden_size:
+        raise WiringError(
+            f"a draft narrower or wider than its {len(ids)} x {width} captured values",
+            f"hidden_size {draft.hidden_size}",
+            source,
+            "captured states are told from fed-back ones by their width, and fc would be skipped",
+        )
+
+
+def _write(ids: CaptureList, draft: Any) -> None:
+    nested = getattr(draft, "eagle_config", None) or {}
+    draft.eagle_config = {**nested, "use_aux_hidden_state": True, IDS: ids}
+    draft.num_aux_hidden_states = len(ids)

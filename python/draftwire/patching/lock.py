@@ -1,0 +1,57 @@
+"""`patches/upstream.lock`: for every release its patch, and each touched file's SHA-256 before and after.
+
+One line a release, `<release> <patch>`, then one a file, `  <before> <after> <path below sglang/>`; a new file's
+`before` is `-`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+from draftwire.patching.refusals import PatchError
+
+NEW = "-"
+
+
+class Locked(NamedTuple):
+    """One release: the name of its patch and, by file, the hashes before and after (NEW: not there before)."""
+
+    release: str
+    patch: str
+    hashes: dict[str, tuple[str, str]]
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def folder() -> Path:
+    """Where the patches lie: in the installed package, else in the checkout. Raises PatchError where they do not."""
+    inside = Path(__file__).resolve().parents[1] / "patches"
+    for place in (inside, Path(__file__).resolve().parents[3] / "patches"):
+        if (place / "upstream.lock").is_file():
+            return place
+    raise PatchError("patches/upstream.lock", "none", inside, "install draftwire again")
+
+
+def render(releases: list[Locked], first_line: str) -> str:
+    lines = [f"# {first_line}"]
+    for locked in releases:
+        lines.append(f"{locked.release} {locked.patch}")
+        lines += [f"  {before} {after} {file}" for file, (before, after) in sorted(locked.hashes.items())]
+    return "\n".join(lines) + "\n"
+
+
+def read(place: Path) -> dict[str, Locked]:
+    """Release -> Locked, oldest first."""
+    found: dict[str, Locked] = {}
+    for line in (place / "upstream.lock").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if line.startswith("  "):
+            before, after, file = words
+            next(reversed(found.values())).hashes[file] = (before, after)
+        elif not line.startswith("#"):
+            found[words[0]] = Locked(words[0], words[1], {})
+    return found
