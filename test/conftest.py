@@ -35,7 +35,7 @@ def serve(device: str, tmp_path_factory: pytest.TempPathFactory) -> Callable:
         engine = small_engine(device, ranks)
         log = tmp_path_factory.mktemp("server") / "server.log"
         with Server([*flags, *engine.flags], log, env={**engine.env, **(env or {})}, **fields) as server:
-            server.wait_ready(timeout=420)
+            server.wait_ready(timeout=420 + 60 * ranks)
             yield server
 
     return launch

@@ -52,23 +52,26 @@ def run_arm(
 ) -> Arm:
     """Serve, warm up with a prompt that is not measured, then ask the first prompts one at a time."""
     prompts = pair.prompts[:PROMPTS]
-    with tempfile.TemporaryDirectory(prefix="draftwire-") as folder, console.status(f"{name}: starting") as status:
-        with Server([*flags, *engine.flags], Path(folder) / "server.log", env=engine.env) as server:
-            ready = server.wait_ready(
-                timeout=300, tick=lambda seconds: status.update(f"{name}: starting SGLang, {seconds:.0f} s")
-            )
-            status.update(f"{name}: warming up")
-            server.generate(pair.prompts[-1], TOKENS)
-            server.flush_cache()
-            answers: list[Any] = []
-            start = time.perf_counter()
-            for number, prompt in enumerate(prompts, 1):
-                status.update(f"{name}: prompt {number} of {PROMPTS}")
-                answers.append(server.generate(prompt, TOKENS))
-            seconds = time.perf_counter() - start
-            outputs = [answer["output_ids"] for answer in answers]
-            other = zip(prompts, outputs, reference.outputs if reference else outputs, strict=True)
-            ties = sum(is_near_tie(server, *three) for three in other if three[1] != three[2])
+    with (
+        tempfile.TemporaryDirectory(prefix="draftwire-") as folder,
+        console.status(f"{name}: starting") as status,
+        Server([*flags, *engine.flags], Path(folder) / "server.log", env=engine.env) as server,
+    ):
+        ready = server.wait_ready(
+            timeout=300, tick=lambda seconds: status.update(f"{name}: starting SGLang, {seconds:.0f} s")
+        )
+        status.update(f"{name}: warming up")
+        server.generate(pair.prompts[-1], TOKENS)
+        server.flush_cache()
+        answers: list[Any] = []
+        start = time.perf_counter()
+        for number, prompt in enumerate(prompts, 1):
+            status.update(f"{name}: prompt {number} of {PROMPTS}")
+            answers.append(server.generate(prompt, TOKENS))
+        seconds = time.perf_counter() - start
+        outputs = [answer["output_ids"] for answer in answers]
+        other = zip(prompts, outputs, reference.outputs if reference else outputs, strict=True)
+        ties = sum(is_near_tie(server, *three) for three in other if three[1] != three[2])
     acceptance = Acceptance.of(answers)
     arm = Arm(name, acceptance.tokens / seconds, acceptance, outputs, ties)
     console.print(f"{name}: ready after {ready:.0f} s, {acceptance.tokens} tokens in {seconds:.1f} s")
