@@ -22,8 +22,18 @@ def wirings(server: Server) -> list[str]:
     return [line for line in server.log.read_text().splitlines() if "draftwire: aux hidden states" in line]
 
 
-def test_tensor_parallel_2(serve: Callable, pair: Pair) -> None:
-    with serve([*pair.flags(dtype="bfloat16"), "--enable-return-hidden-states"], ranks=2) as server:
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param([], id="as a server starts"),
+        pytest.param(
+            ["--enforce-disable-flashinfer-allreduce-fusion"], id="without fused all-reduce", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_tensor_parallel_2(serve: Callable, pair: Pair, flags: list[str]) -> None:
+    """On Hopper and Blackwell the first case has the all-reduce fused with the norm behind it, as 8 GPUs do."""
+    with serve([*pair.flags(dtype="bfloat16"), "--enable-return-hidden-states", *flags], ranks=2) as server:
         check_states(server, pair)
         acceptance = Acceptance.of(server.generate(prompt, 48) for prompt in pair.prompts[:8])
         assert acceptance.length >= 2.4
