@@ -8,6 +8,8 @@ import sys
 
 import typer
 
+from draftwire import patch_command
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 
@@ -40,3 +42,6 @@ def serve_example(port: int = 30000) -> None:
     command = [sys.executable, "-m", "sglang.launch_server", *flags]
     typer.echo(" ".join([*(f"{k}={v}" for k, v in engine.env.items()), shlex.join(command)]), err=True)
     os.execve(sys.executable, command, {**os.environ, **engine.env})
+
+
+patch_command.register(app)

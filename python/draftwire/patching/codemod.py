@@ -14,6 +14,7 @@ from draftwire.patching.refusals import PatchError
 
 MARK = "srt/speculative/aux_boundaries.py"
 READER = "srt/speculative/draft_wiring.py"
+ADDED = (READER, MARK)
 
 
 @cache

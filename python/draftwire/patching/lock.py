@@ -46,12 +46,16 @@ def render(releases: list[Locked], first_line: str) -> str:
 
 def read(place: Path) -> dict[str, Locked]:
     """Release -> Locked, oldest first."""
+    return parse((place / "upstream.lock").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> dict[str, Locked]:
     found: dict[str, Locked] = {}
-    for line in (place / "upstream.lock").read_text(encoding="utf-8").splitlines():
+    for line in text.splitlines():
         words = line.split()
         if line.startswith("  "):
             before, after, file = words
             next(reversed(found.values())).hashes[file] = (before, after)
-        elif not line.startswith("#"):
+        elif words and not line.startswith("#"):
             found[words[0]] = Locked(words[0], words[1], {})
     return found

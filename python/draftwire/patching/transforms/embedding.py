@@ -9,6 +9,7 @@ Drop when: SGLang 0.5.13.post1 is no longer served.
 
 from __future__ import annotations
 
+import libcst as cst
 import libcst.matchers as m
 
 from draftwire.patching import signs
@@ -27,6 +28,8 @@ def places(files: Sources) -> list[Insertion]:
     source = files[signs.DEEPSEEK]
     forward = source.method("DeepseekV2Model", "forward")
     name = m.Name("normal_start_layer")
-    loop = source.once(forward, m.For(iter=m.Call(m.Name("range"), [m.Arg(name), m.Arg()])), "the layers' loop")
+    loop = cst.ensure_type(
+        source.once(forward, m.For(iter=m.Call(m.Name("range"), [m.Arg(name), m.Arg()])), "the layers' loop"), cst.For
+    )
     source.statement(forward, "aux_hidden_states = []")
     return [source.before(loop.body.body[0], *LINES.split("\n"), comments=True)]

@@ -1,0 +1,148 @@
+"""What a patched release must do, as checks that raise AssertionError, or the release's own error, where it fails."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+import upstream
+from patched import DEEPSEEK, LAYERS, LOOP_CAPTURES, CaptureList, Loose, call_setter, layer_capture, run_loop, tree
+
+GRAPH_FILES = (
+    ("sglang.srt.model_executor.cuda_graph_runner", "CudaGraphRunner", "__init__"),
+    ("sglang.srt.model_executor.model_runner", "ModelRunner", "_dummy_run"),
+)
+
+
+def captures(release: str, patched: Path, boundaries: list[int]) -> None:
+    """The states of these boundaries, with their values at capture time though later layers add into the storage."""
+    states, truth = run_loop(release, patched, CaptureList(boundaries))
+    found = [next((b for b in truth if torch.equal(truth[b], state)), "no boundary") for state in states]
+    assert found == boundaries
+
+
+def leaves_plain_ids_alone(release: str, patched: Path) -> None:
+    """A plain list, and none, mean what they mean to upstream's own setter."""
+    for ids in ([2, 5, 8], [1, 4, 7], None):
+        both = []
+        for root in (patched, tree(release)):
+            model = SimpleNamespace(layers_to_capture=[], layers=[SimpleNamespace() for _ in range(LAYERS)])
+            config = SimpleNamespace(num_hidden_layers=LAYERS)
+            target = SimpleNamespace(model=model, pp_group=SimpleNamespace(is_last_rank=True), config=config)
+            call_setter(root, target, ids)
+            both.append(model.layers_to_capture)
+        assert both[0] == both[1]
+
+
+def two_ranks_capture_the_sum(release: str, patched: Path) -> None:
+    """With fusion on, two ranks' captured states are the reduced sum, and other layers stay fused.
+
+    Each rank's experts give their part; the layer reduces it, or leaves that to the next layer's norm.
+    """
+    layers = [[Layer(rank) for _ in range(4)] for rank in range(2)]
+    for rank in layers:
+        model = SimpleNamespace(layers_to_capture=[], layers=rank)
+        target = SimpleNamespace(model=model, pp_group=SimpleNamespace(is_last_rank=True), config=None)
+        call_setter(patched, target, CaptureList([0, 2]))
+    outputs = [[layer_output(patched, layer) for layer in rank] for rank in layers]
+    whole = float(1 + 2)
+    assert [rank[1] for rank in outputs] == [(whole, False)] * 2, "boundary 2 is layer 1's output, reduced"
+    assert [rank[0] for rank in outputs] == [(1.0, True), (2.0, True)], "other layers stay fused"
+    assert [rank[2][1] for rank in outputs] == [True, True]
+
+
+class Layer(Loose):
+    def __init__(self, rank: int):
+        super().__init__(
+            rank=rank, nsa_enable_prefill_cp=False, dsa_enable_prefill_cp=False, mla_enable_prefill_cp=False
+        )
+
+
+def layer_output(patched: Path, layer) -> tuple[float, bool]:
+    """(value, whether it was left unreduced) of one rank's decoder layer, its forward cut out of the patched file."""
+    forward = upstream.cut(patched, DEEPSEEK, "DeepseekV2DecoderLayer", "forward", torch=torch)
+    part, total = torch.full((2, 2), float(layer.rank + 1)), torch.full((2, 2), 3.0)
+    same = lambda hidden, residual, *_, **__: (hidden, residual)  # noqa: E731
+    layer.layer_communicator = SimpleNamespace(
+        prepare_attn=same,
+        prepare_mlp=same,
+        postprocess_layer=same,
+        should_fuse_mlp_allreduce_with_next_layer=lambda batch: True,
+        should_use_reduce_scatter=lambda batch: False,
+    )
+    layer.self_attn = lambda hidden_states, **_: hidden_states
+    layer.mlp = lambda hidden, batch, fused=False, *_: part.clone() if fused else total.clone()
+    names = {"isinstance": lambda value, kind: kind is tuple and type(value) is tuple}
+    forward.__globals__.update(names)
+    hidden = forward(layer, None, part, Loose(), part, None)[0]
+    return float(hidden[0, 0]), bool(getattr(hidden, "_sglang_needs_allreduce_fusion", False))
+
+
+def graphs_capture_the_drafts_ids(patched: Path) -> None:
+    """The list in force at capture time is the config's, in the graph runner and in the warm-up run."""
+    ids = CaptureList([0, 3, 6])
+    for module, owner, name in GRAPH_FILES:
+        in_force: list = []
+        model = SimpleNamespace(set_eagle3_layers_to_capture=lambda layer_ids=None, to=in_force: to.append(layer_ids))
+        runner = SimpleNamespace(eagle_use_aux_hidden_state=True, eagle_aux_hidden_state_layer_ids=ids, model=model)
+        runner.spec_algorithm = SimpleNamespace(is_eagle3=lambda: True)
+        self = runner if owner == "ModelRunner" else SimpleNamespace(model_runner=runner)
+        for statement in statements_about(patched, module, owner, name):
+            exec(statement, {"self": self, "model_runner": runner})
+        assert in_force == [None, ids], f"{module}: {in_force}"
+
+
+def statements_about(patched: Path, module: str, owner: str, name: str) -> list:
+    """The top-level statements of a method that call the setter, compiled one by one."""
+    node = upstream.find_method(patched, module, owner, name)
+    chosen = [s for s in node.body if "set_eagle3_layers_to_capture" in ast.unparse(s)]
+    assert chosen
+    return [compile(ast.Module([statement], []), module, "exec") for statement in chosen]
+
+
+def kimi_starts(patched: Path) -> None:
+    """The calls that an EAGLE worker makes of its target while it starts reach the language model."""
+    module, owner = "sglang.srt.models.kimi_k25", "KimiK25ForConditionalGeneration"
+    asked = []
+    inner = SimpleNamespace(
+        model=SimpleNamespace(layers_to_capture=[]),
+        set_eagle3_layers_to_capture=lambda ids=None: asked.append(ids),
+        get_embed_and_head=lambda: ("embedding", "head"),
+        set_embed_and_head=lambda *both: asked.append(both),
+    )
+    functions = {n: upstream.find_method(patched, module, owner, n) for n in KIMI_NAMES}
+    assert all(functions.values()), functions
+    assert [ast.unparse(d) for d in functions["model"].decorator_list] == ["property"]
+    wrapper = type("Wrapper", (), {n: upstream.cut(patched, module, owner, n) for n in KIMI_NAMES})
+    wrapper.model = property(wrapper.model)
+    target = wrapper()
+    target.language_model = inner
+    target.set_eagle3_layers_to_capture([0, 3, 6])
+    embed, head = target.get_embed_and_head()
+    target.set_embed_and_head(embed, head)
+    assert asked == [[0, 3, 6], ("embedding", "head")]
+    assert target.model is inner.model
+
+
+KIMI_NAMES = ("model", "set_eagle3_layers_to_capture", "get_embed_and_head", "set_embed_and_head")
+
+
+def embedding_is_not_gathered(release: str, patched: Path) -> None:
+    """With expert parallelism later states are gathered from the ranks; the embedding is whole on each and is not."""
+    if release in LOOP_CAPTURES:
+        gathered = []
+        group = SimpleNamespace(all_gather=lambda states, dim=0: gathered.append(states) or states)
+        states, truth = run_loop(release, patched, CaptureList([0, 1, 3, 6]), enable_a2a_moe=True, group=lambda: group)
+        assert len(gathered) == 2, "boundaries 3 and 6, after an expert layer"
+        assert all(torch.equal(state, truth[b]) for state, b in zip(states, [0, 1, 3, 6], strict=True))
+        return
+    moved = []
+    gather = lambda hidden_states, **_: moved.append(hidden_states) or torch.cat([hidden_states] * 2)  # noqa: E731
+    rows = []
+    for mover in (None, gather):
+        into = SimpleNamespace(append=rows.append, capture=lambda state, owned=False: rows.append(state))
+        layer_capture(release, mover)(torch.zeros(3, 2), torch.ones(3, 2), Loose(), into)
+    assert [len(state) for state in rows] == [3, 6]
+    assert len(moved) == 1

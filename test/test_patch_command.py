@@ -1,0 +1,318 @@
+"""`draftwire patch TREE`: finds the release, applies, takes off, tells, and leaves a tree whole whatever is wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from patched import LOCK, RELEASES, apply_patch, git, installed_release, tree
+from typer.testing import CliRunner
+
+from draftwire.cli import app
+from draftwire.patching import apply, codemod, lock, writing
+from draftwire.patching.tree import RECORD
+
+RELEASE = installed_release() or RELEASES[-1]
+DEEPSEEK = "srt/models/deepseek_v2.py"
+PIP_RECORD = f"sglang-{RELEASE}.dist-info/RECORD"
+
+
+def make_tree(folder: Path, release: str = RELEASE, layout: str = "sglang", version: bool = True) -> Path:
+    """The files that a patch touches, as a tree of that layout, and with pip's RECORD beside `sglang`."""
+    root = folder / layout
+    for file, (before, _) in LOCK[release].hashes.items():
+        if before != lock.NEW:
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(tree(release) / file, root / file)
+    for other in ("srt/models/llama_eagle3.py", "srt/speculative/eagle_info.py"):
+        (root / other).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(tree(release) / other, root / other)
+    if version:
+        (root / "_version.py").write_text(f"__version__ = version = '{release}'\n")
+    if layout == "sglang":
+        (folder / f"sglang-{release}.dist-info").mkdir()
+        (folder / f"sglang-{release}.dist-info" / "RECORD").write_bytes(b"sglang/__init__.py,,\r\nlast,,\r\n")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path):
+    return make_tree(tmp_path)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["patch", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stderr if result.exit_code == 2 else result.output
+
+
+def refused(folder: Path, *flags: str, status: int = 2) -> str:
+    """The one line of a refusal, after which nothing has changed."""
+    before = snapshot(folder)
+    found, output = run(folder, *flags)
+    assert found == status
+    assert snapshot(folder) == before
+    assert output.startswith("draftwire: expected ")
+    assert output.count("\n") == 1
+    return output
+
+
+@pytest.mark.parametrize("layout", ["sglang", "python/sglang"])
+def test_a_tree_is_patched_once_and_made_upstreams_again(tmp_path, layout):
+    folder = make_tree(tmp_path, layout=layout)
+    before = snapshot(folder)
+    assert run(folder, "--check")[0] == 1
+    status, said = run(folder)
+    assert status == 0
+    assert RELEASE in said and LOCK[RELEASE].patch in said and "lines in" in said
+    hashes = {file: lock.sha256((folder / layout / file).read_bytes()) for file in LOCK[RELEASE].hashes}
+    assert hashes == {file: after for file, (_, after) in LOCK[RELEASE].hashes.items()}
+    patched = snapshot(folder)
+    assert run(folder, "--check")[0] == 0
+    status, said = run(folder)
+    assert status == 0 and "patched already" in said
+    assert snapshot(folder) == patched
+    assert run(folder, "--revert")[0] == 0
+    assert snapshot(folder) == before
+    status, said = run(folder, "--revert")
+    assert status == 0 and "upstream's already" in said
+    assert run(folder / layout, "--check")[0] == 1
+
+
+def test_diff_prints_what_git_applies_and_writes_nothing(tmp_path):
+    folder = make_tree(tmp_path, layout="python/sglang")
+    before = snapshot(folder)
+    status, text = run(folder, "--diff")
+    assert status == 0
+    assert snapshot(folder) == before
+    git("init", "-q", folder=folder)
+    (folder / "it.patch").write_text(text)
+    assert git("apply", "-C1", "it.patch", folder=folder).returncode == 0
+    assert run(folder, "--check")[0] == 0
+    assert run(folder, "--diff")[1] == text
+
+
+def test_a_tree_that_git_patched_is_taken_off_too(tmp_path):
+    root = apply_patch(RELEASE, tmp_path)
+    assert run(tmp_path, "--check")[0] == 0
+    assert run(tmp_path, "--revert")[0] == 0
+    assert (root / DEEPSEEK).read_bytes() == (tree(RELEASE) / DEEPSEEK).read_bytes()
+    assert not (root / codemod.MARK).exists()
+
+
+def test_pip_learns_of_the_added_files(place):
+    before = (place / PIP_RECORD).read_bytes()
+    run(place)
+    lines = (place / PIP_RECORD).read_text().splitlines()
+    added = [line.split(",")[0] for line in lines[2:]]
+    assert sorted(added) == sorted(f"sglang/{file}" for file in [*codemod.ADDED, RECORD])
+    run(place)
+    run(place, "--revert")
+    assert (place / PIP_RECORD).read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [True, False])
+def test_the_release_is_found_by_its_files_where_the_tree_does_not_say(tmp_path, version):
+    folder = make_tree(tmp_path, layout="python/sglang", version=version)
+    assert f"SGLang {RELEASE}," in run(folder)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release_is_reverted_to_its_bytes(release, tmp_path):
+    folder = make_tree(tmp_path, release, version=False)
+    before = snapshot(folder)
+    assert run(folder)[0] == 0
+    assert run(folder, "--check")[0] == 0
+    assert run(folder, "--revert")[0] == 0
+    assert snapshot(folder) == before
+
+
+def test_a_modified_tree_goes_to_the_codemod_and_back(place):
+    file = place / "sglang" / DEEPSEEK
+    file.write_text("# ours\n" + file.read_text())
+    before = snapshot(place)
+    status, said = run(place)
+    assert status == 0 and "modified or unreleased: by the codemod" in said
+    assert "isinstance(layer_ids, CaptureList)" in file.read_text()
+    assert run(place, "--check")[0] == 0
+    assert "patched already" in run(place)[1]
+    assert run(place, "--revert")[0] == 0
+    assert snapshot(place) == before
+
+
+def test_an_unreleased_tree_goes_to_the_codemod(place):
+    (place / "sglang" / "_version.py").write_text("__version__ = version = '0.5.24.dev3'\n")
+    (place / "sglang" / DEEPSEEK).write_text((place / "sglang" / DEEPSEEK).read_text() + "\n")
+    status, said = run(place)
+    assert status == 0 and "0.5.24.dev3 is modified or unreleased" in said
+
+
+def test_without_libcst_a_modified_tree_is_refused(place, monkeypatch):
+    file = place / "sglang" / DEEPSEEK
+    file.write_text("# ours\n" + file.read_text())
+    for name in [n for n in sys.modules if n.startswith(("libcst", "draftwire.patching.transforms"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "draftwire.patching.source", raising=False)
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    line = refused(place)
+    assert "draftwire[patch]" in line and DEEPSEEK in line
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.97])
+def test_a_truncated_file_is_refused(place, keep):
+    file = place / "sglang" / DEEPSEEK
+    data = file.read_bytes()
+    file.write_bytes(data[: int(len(data) * keep)])
+    assert DEEPSEEK in refused(place)
+    assert DEEPSEEK in refused(place, "--check")
+
+
+def test_another_releases_file_is_refused_by_name(place):
+    other = "0.5.12"
+    shutil.copyfile(tree_file(other, DEEPSEEK), place / "sglang" / DEEPSEEK)
+    line = refused(place)
+    assert DEEPSEEK in line and f"SGLang {other}" in line and RELEASE in line
+
+
+def tree_file(release: str, file: str) -> Path:
+    return tree(release) / file
+
+
+@pytest.mark.parametrize("file", [DEEPSEEK, codemod.MARK, codemod.READER])
+def test_a_tree_patched_by_hand_is_refused(place, file):
+    path = place / "sglang" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = path.read_text() if path.exists() else ""
+    path.write_text(text + "\nfrom sglang.srt.speculative.draft_wiring import CaptureList\n")
+    assert file in refused(place)
+    assert file in refused(place, "--revert")
+
+
+def test_a_patched_file_that_changed_since_is_refused(place):
+    run(place)
+    file = place / "sglang" / DEEPSEEK
+    file.write_text(file.read_text() + "# later\n")
+    assert DEEPSEEK in refused(place, "--revert")
+    assert DEEPSEEK in refused(place, "--check")
+
+
+@pytest.mark.parametrize("name", ["nothing", "file"])
+def test_what_is_no_tree_is_refused(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    assert "python/sglang/srt" in run(tmp_path / name)[1]
+    assert run(tmp_path / name)[0] == 2
+
+
+def test_two_flags_are_refused(place):
+    refused(place, "--check", "--revert")
+
+
+def test_a_damaged_record_is_refused(place):
+    file = place / "sglang" / DEEPSEEK
+    file.write_text("# ours\n" + file.read_text())
+    run(place)
+    (place / "sglang" / RECORD).write_text("half a rec")
+    assert RECORD in refused(place, "--revert")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="becomes another user")
+def test_a_read_only_tree_is_refused(tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "tree").mkdir()
+    folder = make_tree(tmp_path / "tree")
+    before = snapshot(folder)
+    for above in [*tmp_path.parents][:3]:
+        above.chmod(0o755)
+    code = "import os, sys; from pathlib import Path; from draftwire.patching import apply\n"
+    code += "os.setgid(65534); os.setuid(65534); apply.apply(apply.plan(Path(sys.argv[1])))"
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "expected a tree that can be written; found Permission denied" in done.stderr
+    assert snapshot(folder) == before
+
+
+@pytest.mark.skipif(shutil.which("mount") is None or os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk_leaves_the_tree_whole(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    size = sum((tree(RELEASE) / f).stat().st_size for f, (before, _) in LOCK[RELEASE].hashes.items() if before != "-")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size + 150_000}", "draftwire", str(folder)])
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        make_tree(folder)
+        assert "No space left" in refused(folder)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("stop", range(7))
+def test_a_run_cut_short_leaves_old_or_new_files_and_is_completed(place, monkeypatch, stop, tmp_path_factory):
+    """Cut off before the nth of its replacements; what is there then cannot serve, and a second run completes it."""
+    before, replace, done = snapshot(place), os.replace, []
+
+    def limited(new, path):
+        if len(done) == stop:
+            raise KeyboardInterrupt
+        done.append(replace(new, path))
+
+    whole = make_whole(tmp_path_factory.mktemp("whole"))
+    monkeypatch.setattr(writing.os, "replace", limited)
+    with pytest.raises(KeyboardInterrupt):
+        apply.apply(apply.plan(place))
+    monkeypatch.undo()
+    for name, data in snapshot(place).items():
+        if not name.endswith(writing.SUFFIX):
+            assert data in (before.get(name), whole[name])
+    assert not (place / "sglang" / codemod.MARK).exists()
+    assert run(place, "--check")[0] == 1
+    assert run(place)[0] == 0
+    assert snapshot(place) == whole
+    assert run(place, "--revert")[0] == 0
+    assert snapshot(place) == before
+
+
+def make_whole(folder: Path) -> dict[str, bytes]:
+    run(make_tree(folder))
+    return snapshot(folder)
+
+
+def test_killed_runs_leave_old_or_new_files(tmp_path):
+    """Killed for real, at moments spread over the run."""
+    (tmp_path / "whole").mkdir()
+    whole = make_whole(tmp_path / "whole")
+    code = "import sys\nfrom pathlib import Path\nfrom draftwire.patching import apply\nprint(flush=True)\n"
+    code += "apply.apply(apply.plan(Path(sys.argv[1])))"
+    for number, delay in enumerate((0, 0.01, 0.02, 0.03, 0.05)):
+        (tmp_path / str(number)).mkdir()
+        folder = make_tree(tmp_path / str(number))
+        before = snapshot(folder)
+        process = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for name, data in snapshot(folder).items():
+            assert name.endswith(writing.SUFFIX) or data in (before.get(name), whole[name])
+        assert run(folder)[0] == 0
+        assert run(folder, "--check")[0] == 0
+
+
+def test_an_installed_tree_takes_less_than_two_seconds(place):
+    for flags in ([], ["--check"], ["--diff"], ["--revert"]):
+        start = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-m", "draftwire", "patch", str(place), *flags], check=True, capture_output=True
+        )
+        assert time.monotonic() - start < 2
