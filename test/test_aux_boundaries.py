@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import upstream
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwire_overlay.srt.speculative import aux_boundaries
@@ -26,6 +26,7 @@ from draftwire_overlay.srt.speculative.aux_boundaries import (
     resolve,
 )
 
+UNHURRIED = settings(deadline=None)  # The machine may be busy.
 SPECULATORS = {"speculators_model_type": "eagle3"}
 
 
@@ -108,11 +109,13 @@ def test_any_number_of_states(count):
     assert read(config_of(top=[7, 9, 20, 30, 40][:count], speculators=True)).boundaries == (7, 9, 20, 30, 40)[:count]
 
 
+@UNHURRIED
 @given(st.sets(st.integers(0, 59), min_size=1, max_size=6).map(sorted))
 def test_nested_ids_mean_what_the_release_makes_of_them(ids):
     assert list(read(config_of(ids)).boundaries) == eagle3_setter(ids)
 
 
+@UNHURRIED
 @given(st.sets(st.integers(0, 59), max_size=5).map(sorted))
 def test_minus_one_means_what_output_ids_mean_to_the_release(ids):
     """The neighbouring setter, for DFlash, reads every id as a layer's output: the rule that -1 needs."""
@@ -120,11 +123,13 @@ def test_minus_one_means_what_output_ids_mean_to_the_release(ids):
         assert list(read(config).boundaries) == dflash_setter([-1, *ids])
 
 
+@UNHURRIED
 @given(st.integers(7, 200))
 def test_the_default_is_the_releases_own(layers):
     assert list(read({}, layers).boundaries) == eagle3_setter(None, layers)
 
 
+@UNHURRIED
 @given(st.sets(st.integers(0, 60), min_size=1, max_size=6).map(sorted))
 def test_top_level_ids_of_speculators_are_boundaries(ids):
     assert list(read(config_of(top=ids, speculators=True)).boundaries) == ids
@@ -320,6 +325,7 @@ IDS_LIKE = st.one_of(
 )
 
 
+@UNHURRIED
 @given(IDS_LIKE, IDS_LIKE, IDS_LIKE, st.booleans(), st.integers(1, 61), st.sampled_from(sorted(RULES)))
 def test_any_config_is_wired_or_refused_in_one_line(nested, top, written, speculators, layers, rule):
     try:
@@ -336,6 +342,7 @@ def test_any_config_is_wired_or_refused_in_one_line(nested, top, written, specul
         assert list(wiring.boundaries) == RULES[wiring.rule](wiring.ids)
 
 
+@UNHURRIED
 @given(st.sets(st.integers(0, 60), min_size=1, max_size=6).map(sorted), st.sampled_from(sorted(RULES)))
 def test_boundaries_as_written_come_back(boundaries, rule):
     """What a tool writes, ids with -1 beside the boundaries, reads the same under every release's rule."""

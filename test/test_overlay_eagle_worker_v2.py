@@ -132,6 +132,24 @@ def test_another_algorithm_or_family_starts(worker):
         assert real.init_cuda_graphs() == "captured"
 
 
+def test_the_decode_steps_are_numbered_from_1(monkeypatch):
+    """A draft whose window grows with its steps asks the backend which step it is."""
+    from sglang.srt.speculative.eagle_worker_v2 import EagleDraftWorker
+
+    backends = [SimpleNamespace() for _ in range(3)]
+
+    def init_attention_backend(self):
+        self.draft_attn_backend = SimpleNamespace(attn_backends=backends) if self.several else None
+
+    monkeypatch.setattr(EagleDraftWorker, "init_attention_backend", init_attention_backend)
+    with engine_free.joined("EagleDraftWorker"):
+        for several in (True, False):
+            real = object.__new__(EagleDraftWorker)
+            real.several = several
+            real.init_attention_backend()
+    assert [backend.draft_step for backend in backends] == [1, 2, 3]
+
+
 # SGLang 0.5.14 sizes the draft's extend buffers by the target's config.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import logging
@@ -53,20 +54,20 @@ def read_by_everyone(args, draft) -> dict[str, object]:
         "use_aux": capture.eagle_use_aux_hidden_state,
         "captured": capture.eagle_aux_hidden_state_layer_ids,
         "width": eagle_utils.get_draft_input_from_target_hidden_dim(runner),
-        "llama": fc_fan_in(draft.hf_config),
+        "llama": fc_fan_in(upstream.installed(), draft.hf_config),
         "mla": _get_eagle_aux_layer_count(draft.hf_config),
     }
 
 
-def fc_fan_in(config) -> int:
-    """`fc`'s fan-in that upstream's Llama draft builds: its constructor, cut out, on fakes for the layers."""
+def fc_fan_in(tree: Path, config) -> int:
+    """`fc`'s fan-in that a release's Llama draft builds: its constructor, cut out, on fakes for the layers."""
     built = SimpleNamespace(fc=None)
 
     def linear(fan_in, fan_out, **rest):
         return (fan_in, fan_out)
 
     build = upstream.cut(
-        upstream.installed(),
+        tree,
         "sglang.srt.models.llama_eagle3",
         "LlamaModel",
         "__init__",
@@ -83,6 +84,8 @@ def assert_all_see(args, boundaries: list[int]) -> None:
     assert isinstance(ids, CaptureList)
     assert ids == list(ids.wiring.boundaries) == boundaries
     assert ids.hidden_size == HIDDEN
+    assert draft.hf_config.eagle_config["use_aux_hidden_state"] is True
+    assert draft.hf_config.num_aux_hidden_states == len(boundaries)
     count = len(boundaries)
     seen = read_by_everyone(args, draft)
     assert seen["captured"] == boundaries
@@ -122,6 +125,23 @@ def test_every_reader_sees_the_same_list(form, count, tmp_path):
     assert_all_see(server_args(draft), boundaries(count))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("release", upstream.locked())
+@pytest.mark.parametrize("form", FORMS)
+def test_the_readers_of_every_release_size_the_same(release, form, tmp_path):
+    """Width, Llama `fc` and MLA `fc`, each cut out of its release; 0.5.14 takes `use_aux_hidden_state` for False."""
+    tree = upstream.given(release) or upstream.download(release)
+    nested, top, boundaries = FORMS[form]
+    draft = draft_config(server_args(write_draft(tmp_path / "draft", nested, **top)))
+    name = "get_draft_hidden_dim" if release == "0.5.14" else "get_draft_input_from_target_hidden_dim"
+    width = upstream.cut(tree, "sglang.srt.speculative.eagle_utils", None, name)
+    count_mla = upstream.cut(tree, "sglang.srt.models.kimi_k25_eagle3", None, "_get_eagle_aux_layer_count")
+    algorithm = SimpleNamespace(is_eagle3=lambda: True)
+    assert width(SimpleNamespace(model_config=draft, spec_algorithm=algorithm)) == len(boundaries(4)) * HIDDEN
+    assert fc_fan_in(tree, draft.hf_config) == len(boundaries(4)) * HIDDEN
+    assert count_mla(draft.hf_config) == len(boundaries(4))
+
+
 def test_without_the_overlay_the_readers_disagree(tmp_path):
     """The oracle's own check: a top-level list of four is captured as the default of three, and sized as four.
 
@@ -146,6 +166,14 @@ def test_kimi_is_read_through_its_text_config(tmp_path):
     args = server_args(target=write_kimi(tmp_path / "kimi"))
     ids = draft_config(args).hf_config.eagle_config[IDS]
     assert (ids, ids.hidden_size, ids.wiring.num_layers) == ([0, 3, 6], HIDDEN, LAYERS)
+
+
+def test_the_family_is_what_shares_the_setter():
+    """What upstream registers from the setter's own file, and the wrapper that delegates to it."""
+    module = upstream.parse(upstream.installed(), "sglang.srt.models.deepseek_v2")
+    registered = [node for node in module.body if ast.unparse(node).startswith("EntryClass = ")]
+    names = {element.id for element in registered[0].value.elts}
+    assert names | {"KimiK25ForConditionalGeneration"} == DEEPSEEK_FAMILY
 
 
 @pytest.mark.parametrize("architecture", sorted(DEEPSEEK_FAMILY - {"KimiK25ForConditionalGeneration"}))

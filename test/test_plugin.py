@@ -170,7 +170,8 @@ COST = """
 def measure(path: str | None = None) -> tuple[float, list[str]]:
     """(CPU seconds, modules imported) of activate, in a process that holds `sglang` and no model."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "SGLANG_USE_CPU_ENGINE": "1"}
-    env |= {"PYTHONPATH": path} if path else {}
+    paths = [path, os.environ.get("PYTHONPATH")]
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(COST)]
     out = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
     seconds, modules = json.loads(out.splitlines()[-1])
