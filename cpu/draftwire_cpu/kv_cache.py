@@ -28,10 +28,10 @@ class KVCache(NamedTuple):
     def store(self, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Write one token's key and value to each of the slots, integer [B], in any shape of as many elements."""
         slots = slots.long()
-        rows = keys.reshape(-1, *self.keys.shape[1:])
+        rows = keys.reshape(len(slots), *self.keys.shape[1:])
         self.keys.index_copy_(0, slots, rows.to(self.keys.dtype))
         if not self.values_in_keys():
-            rows = values.reshape(-1, *self.values.shape[1:])
+            rows = values.reshape(len(slots), *self.values.shape[1:])
             self.values.index_copy_(0, slots, rows.to(self.values.dtype))
 
     def slots(

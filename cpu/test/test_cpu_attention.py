@@ -91,19 +91,19 @@ def test_mla_prefill_that_was_not_absorbed_keeps_its_own_heads():
     assert close(extend(latent, k, v), expected)
 
 
-def test_rows_of_q_may_lie_apart_and_requests_may_extend_by_nothing():
-    batch = Batch([6, 4, 5, 7], [2, 0, 2, 2])
-    q = torch.full((9, 4, 8), float("nan"))
-    o = torch.full((9, 4, 8), -1.0)
-    used = torch.tensor([0, 1, 5, 6, 7, 8])
+@pytest.mark.parametrize(
+    ("lens", "new", "starts"),
+    [([6, 4, 5, 7], [2, 0, 2, 2], [0, 2, 5, 7]), ([6, 5], [2, 2], [0, 5]), ([3, 4], [1, 2], [0, 2])],
+)
+def test_rows_of_q_may_lie_apart_and_requests_may_extend_by_nothing(lens, new, starts):
+    batch = Batch(lens, new)
+    used = torch.cat([torch.arange(start, start + n) for start, n in zip(starts, new, strict=True)])
+    q, o = torch.full((9, 4, 8), float("nan")), torch.full((9, 4, 8), -1.0)
     q[used] = batch.q
-    extend(batch, changed={"q": q, "o": o, "extend_start_loc": torch.tensor([0, 2, 5, 7])})
+    extend(batch, changed={"q": q, "o": o, "extend_start_loc": torch.tensor(starts)})
     assert close(o[used], batch.expected())
-    assert (o[2:5] == -1).all()
-    batch = Batch([6, 5], [2, 2])
-    q[used[:4]], o[used[:4]] = batch.q, -1.0
-    extend(batch, changed={"q": q, "o": o, "extend_start_loc": torch.tensor([0, 5])})
-    assert close(o[used[:4]], batch.expected())
+    o[used] = -1
+    assert (o == -1).all()
 
 
 @pytest.mark.parametrize("run", [decode, extend])
@@ -114,6 +114,17 @@ def test_logit_cap_bends_the_scores(run):
     expected = torch.einsum("hm,mhd->hd", weights, batch.values[batch.rows[0]].repeat_interleave(2, 1))
     assert close(run(batch, cap=1.5)[0], expected)
     assert not close(run(batch)[0], expected)
+
+
+def test_an_empty_batch_is_nothing_to_do():
+    batch = Batch([2], [1])
+    none = torch.zeros(0, dtype=torch.long)
+    empty = {"q": batch.q[:0], "o": batch.q[:0], "k": batch.q[:0, :2], "v": batch.q[:0, :2]}
+    empty |= {"req_pool_indices": none, "seq_lens": none}
+    keys = batch.keys.clone()
+    decode(batch, changed=empty | {"loc": none})
+    extend(batch, changed=empty | {"extend_seq_lens": none, "extend_start_loc": none})
+    assert torch.equal(batch.keys.nan_to_num(7), keys.nan_to_num(7))
 
 
 @pytest.mark.parametrize("gathered", [1, 200, 600])

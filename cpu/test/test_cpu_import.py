@@ -19,7 +19,7 @@ UPSTREAM = importlib.util.find_spec("sglang")
 
 
 def imported(path: Path, statement: str = "import sgl_kernel; print(sgl_kernel.__file__)"):
-    environment = os.environ | {"PYTHONPATH": str(path), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", statement]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=path)
 

@@ -85,10 +85,11 @@ def test_greedy_verification(seed, topk, steps, vocabulary):
     requests, nodes, ((_, _, links), _) = trees(seed, topk, steps, 1)
     batch, draw = requests.batch, requests.draw
     candidates, target = torch.randint(vocabulary, (2, batch, nodes), generator=draw)
+    longest = requests.integer(1, steps + 1)
     results = []
     for verify in (cpu.verify_tree_greedy_cpu, spec_tree.verify_tree_greedy_triton):
         predicts = torch.zeros(batch * nodes, dtype=torch.int32)
-        accepted = torch.full((batch, steps + 1), -1, dtype=torch.int32)
+        accepted = torch.full((batch, longest), -1, dtype=torch.int32)
         counts = torch.empty(batch, dtype=torch.int32)
         verify(predicts, accepted, counts, candidates, *links, target)
         results.append((predicts, accepted, counts))
