@@ -60,7 +60,7 @@ class DraftServer:
             if (self.folder / "refused").exists() and (line := (self.folder / "refused").read_text()):
                 return line
             time.sleep(0.05)
-        raise ServerError(f"draft not exchanged: {self.server.last_line()}")
+        raise ServerError(f"draft not exchanged: {self.server.cause()}")
 
     def draft(self, prompt: Sequence[int]) -> Drafted:
         """What the draft was fed and answered at the end of `prompt`, over its three test-time steps."""

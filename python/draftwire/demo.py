@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,15 +49,23 @@ def is_near_tie(server: Server, prompt: Sequence[int], output: Sequence[int], re
     return {one, two} == {output[at], reference[at]} and first - second < NEAR_TIE
 
 
+@contextmanager
+def kept_on_failure(prefix: str) -> Iterator[Path]:
+    """A temporary folder, removed at the end unless an exception leaves it to be looked at."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    yield folder
+    shutil.rmtree(folder)
+
+
 def run_arm(
     name: str, flags: list[str], pair: Pair, engine: Engine, console: Console, reference: Arm | None = None
 ) -> Arm:
     """Serve, warm up with a prompt that is not measured, then ask the first prompts one at a time."""
     prompts = pair.prompts[:PROMPTS]
     with (
-        tempfile.TemporaryDirectory(prefix="draftwire-") as folder,
+        kept_on_failure("draftwire-") as folder,
         console.status(f"{name}: starting") as status,
-        Server([*flags, *engine.flags], Path(folder) / "server.log", env=engine.env) as server,
+        Server([*flags, *engine.flags], folder / "server.log", env=engine.env) as server,
     ):
         ready = server.wait_ready(
             timeout=300, tick=lambda seconds: status.update(f"{name}: starting SGLang, {seconds:.0f} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,9 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+_NAMES_AN_ERROR = re.compile(r"draftwire: expected|([\w.]*\.)?\w*(Error|Exception)\b(: .|$)")
+
 
 class ServerError(RuntimeError):
-    """The server did not come up or did not answer; one line with the last line of its log."""
+    """The server did not come up or did not answer; one line with the cause that its log names."""
 
 
 def free_port() -> int:
@@ -62,19 +65,20 @@ class Server:
         start = time.monotonic()
         while (passed := time.monotonic() - start) < timeout:
             if self.process.poll() is not None:
-                raise ServerError(f"server ended with status {self.process.returncode}: {self.last_line()}")
+                raise ServerError(f"server ended with status {self.process.returncode}: {self.cause()} (log: {self.log})")
             try:
                 self.get("/health", timeout=2)
                 return passed
             except (urllib.error.URLError, OSError):
                 tick(passed)
                 time.sleep(0.25)
-        raise ServerError(f"server not ready after {timeout:.0f} s: {self.last_line()} (log: {self.log})")
+        raise ServerError(f"server not ready after {timeout:.0f} s: {self.cause()} (log: {self.log})")
 
-    def last_line(self) -> str:
-        """The last line of the log that says something."""
+    def cause(self) -> str:
+        """The log's last line that names an error, else its last line: SGLang says much after it has failed."""
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1] if lines else "no output"
+        named = [line for line in lines if _NAMES_AN_ERROR.match(line)]
+        return (named or lines or ["no output"])[-1]
 
     def get(self, path: str, timeout: float = 30) -> bytes:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
