@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from draftwire import patch_command
+from draftwire import doctor_command, launch_command, patch_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -45,3 +45,5 @@ def serve_example(port: int = 30000) -> None:
 
 
 patch_command.register(app)
+doctor_command.register(app)
+launch_command.register(app)

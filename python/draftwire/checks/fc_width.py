@@ -1,0 +1,62 @@
+"""`fc.weight` takes as many values as are captured: K states of the target's hidden size.
+
+What: the header of `fc.weight` against the ids and the target's hidden size, and against the draft's own hidden size.
+
+Why: a draft trained on another number of states fails at the first request, with two matrix shapes as the only words.
+Where K states are together as wide as the draft itself, SGLang takes them for the draft's own and skips `fc`. Up to
+0.5.11 every release builds `fc` for three states, whatever the config says.
+
+Example: four ids [2, 46, 91, 93] and an `fc.weight` of [7168, 21504].
+
+Remedy: the ids that the draft was trained on, one for each 1/K of `fc.weight`.
+
+Reports:
+- https://github.com/vllm-project/speculators/issues/1065
+- https://github.com/vllm-project/vllm/issues/54526
+- https://github.com/vllm-project/vllm/pull/41248
+- https://github.com/sgl-project/sglang/pull/32334
+"""
+
+from draftwire.case import Case
+from draftwire.finding import Finding, error, ok, skipped
+from draftwire_overlay.srt.speculative.aux_boundaries import BOUNDARIES, IDS
+
+FLOATS = ("BF16", "F16", "F32", "F64")
+
+
+def check(case: Case) -> Finding:
+    fc, hidden, width = case.tensor("fc.weight"), case.size("hidden_size"), case.captured_width
+    if fc is None:
+        return error("The draft has no fc.weight.", remedy="Name an EAGLE-3 draft, or export it again.")
+    if hidden is None or width is None:
+        return error("The config says no hidden_size.", "config.json", remedy="Export the draft again.")
+    if fc.dtype not in FLOATS:
+        return skipped(f"fc.weight is {fc.dtype}, whose shape does not tell its width")
+    count = _count(case)
+    shape = f"fc.weight {list(fc.shape)} in {fc.file.name}"
+    if fc.shape != (hidden, count * width):
+        fits = fc.shape[-1] // width if fc.shape and fc.shape[-1] % width == 0 else None
+        return error(
+            f"fc.weight should be [{hidden}, {count} x {width} = {count * width}].", shape,
+            remedy=f"Write the {fits} ids that the draft was trained on." if fits else "Name the draft's own target.",
+        )  # fmt: skip
+    if count * width == hidden:
+        return error(
+            "The captured states are together as wide as the draft: SGLang would skip fc.", shape,
+            f"hidden_size {hidden}", remedy="Train a draft of another width.",
+        )  # fmt: skip
+    if count != 3 and not case.has("any_count"):
+        return error(
+            f"SGLang {case.release} builds fc for three states.", shape, remedy="Serve with 0.5.12 or later.",
+        )  # fmt: skip
+    return ok(f"fc takes {count} x {width} values.", shape)
+
+
+def _count(case: Case) -> int:
+    """How many states SGLang will take the draft to have: a count in the config, its ids, else three."""
+    said = case.draft.config.get("num_aux_hidden_states")
+    lists = (case.eagle_config.get(BOUNDARIES), case.eagle_config.get(IDS), case.draft.config.get(IDS))
+    ids = next((ids for ids in lists if isinstance(ids, list) and ids), None)
+    if type(said) is int and said > 0:
+        return said
+    return len(ids) if ids else 3

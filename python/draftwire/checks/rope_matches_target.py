@@ -1,0 +1,45 @@
+"""The draft turns positions as its target does, or was trained otherwise.
+
+What: RoPE base, type and factor of the draft against the target's.
+
+Why: trainers copy the target's block, so a difference is often a key that was lost on the way: fine at short
+positions, worse with each token. A converter that drops `rope_scaling` shows at long contexts only. It is a warning, as
+a draft may really have been trained with another base; one measured at 10,000 was better than at its config's 1e6.
+
+Example: target base 50,000 with YaRN of factor 64, draft base 10,000 and no scaling.
+
+Remedy: compare with the trainer's config; `rope_theta` and `rope_scaling` as it was trained.
+
+Reports:
+- https://github.com/sgl-project/SpecForge/issues/265
+- https://github.com/vllm-project/speculators/pull/574
+- https://github.com/vllm-project/vllm-ascend/issues/6612
+- https://github.com/wejoncy/sfllm/pull/32
+"""
+
+from draftwire.case import Case
+from draftwire.finding import Finding, ok, skipped, warning
+from draftwire.rope import Rope, read_rope
+
+
+def check(case: Case) -> Finding:
+    if case.target is None:
+        return skipped("the target was not named")
+    mine, theirs = read_rope(case.layer), read_rope(case.target.text)
+    if mine is None or theirs is None:
+        return skipped("a RoPE block has no form that is known here")
+    if (mine.theta, *_scaling(mine)) == (theirs.theta, *_scaling(theirs)):
+        return ok("RoPE is the target's.", _say(mine))
+    return warning(
+        "RoPE differs from the target's.", f"draft: {_say(mine)}", f"target: {_say(theirs)}",
+        remedy="Write what the draft was trained with, if this is not it.",
+    )  # fmt: skip
+
+
+def _scaling(rope: Rope) -> tuple[str, float]:
+    """Factor 1 of any type is no scaling."""
+    return ("default", 1.0) if rope.kind == "default" or rope.factor == 1.0 else (rope.kind, rope.factor)
+
+
+def _say(rope: Rope) -> str:
+    return f"base {rope.theta:g}, {rope.kind}" + (f" x {rope.factor:g}" if rope.kind != "default" else "")

@@ -1,0 +1,63 @@
+"""Every tensor that the draft class needs is in the file.
+
+What: the names that the release's class builds for this config, against the headers.
+
+Why: what is not loaded stays as it was initialised. A missing `lm_head` or layer proposes noise: acceptance length
+near 1.00. speculators calls the first norm of its later layers `input_layernorm`, SGLang `hidden_norm`.
+
+Example: a draft with a reduced vocabulary and no `lm_head.weight`.
+
+Remedy: export the draft again; `draftwire convert` renames.
+
+Reports:
+- https://github.com/vllm-project/vllm/pull/27737
+- https://github.com/vllm-project/vllm/pull/28549
+"""
+
+from draftwire.case import Case
+from draftwire.finding import Finding, error, ok
+
+OUTER = ("fc.weight", "norm.weight", "embed_tokens.weight", "lm_head.weight")
+NORMS = ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+LLAMA = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
+MLA = (
+    "self_attn.q_a_proj", "self_attn.q_a_layernorm", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa",
+    "self_attn.kv_a_layernorm", "self_attn.kv_b_proj", "self_attn.o_proj",
+)  # fmt: skip
+LAYER_PARTS = frozenset(NORMS + MLP + LLAMA + MLA)
+
+
+def check(case: Case) -> Finding:
+    modules = {name.rpartition(".")[0] for name in case.tensors}
+    missing = [f"{module}.weight" for module in _needed(case) if module not in modules]
+    if not missing:
+        return ok("Nothing that is needed is missing.")
+    more = f" and {len(missing) - 1} more" if missing[1:] else ""
+    return error(
+        f"There is no {missing[0]}{more}: it would stay at random.", *missing[:4],
+        remedy="Export the draft again, or run `draftwire convert`.",
+    )  # fmt: skip
+
+
+def _needed(case: Case) -> list[str]:
+    layers = case.layer.get("num_hidden_layers", 1)
+    parts = [*NORMS, *MLP, *(MLA if case.is_mla else LLAMA)]
+    needed = ["fc", "norm"]
+    for index in range(layers if type(layers) is int and 0 < layers < 100 else 1):
+        needed += [f"layers.{index}.{part}" for part in parts if index == 0 or part != "input_layernorm"]
+    if not _shares_embedding(case):
+        needed.append("embed_tokens")
+    if not case.layer.get("tie_word_embeddings") and not _takes_targets_head(case):
+        needed.append("lm_head")
+    return needed
+
+
+def _shares_embedding(case: Case) -> bool:
+    """Whether SGLang puts the target's embedding into the draft: where they are equally wide."""
+    said = case.draft.config.get("target_hidden_size")
+    return said in (None, case.layer.get("hidden_size")) and not case.flag("embed_requires_grad")
+
+
+def _takes_targets_head(case: Case) -> bool:
+    return case.draft.config.get("draft_vocab_size") is None and _shares_embedding(case)

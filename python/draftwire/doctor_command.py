@@ -1,0 +1,64 @@
+"""`draftwire doctor`: what can be seen of a draft's wiring in a moment, without running it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+
+def doctor(
+    context: typer.Context,
+    draft: Annotated[str, typer.Option(metavar="DIR|org/name", help="The draft; else the launch flags name it.")] = "",
+    target: Annotated[str, typer.Option(metavar="DIR|org/name", help="The target; else the launch flags.")] = "",
+    serve: Annotated[Path | None, typer.Option(metavar="CONFIG.yaml", help="A file of SGLang's --config.")] = None,
+    sglang: Annotated[str, typer.Option(metavar="RELEASE", help="SGLang's; default the one installed.")] = "",
+    delivery: Annotated[str, typer.Option(help="stock, overlay or patch; default what would start here.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    list_names: Annotated[bool, typer.Option("--list", help="The checks and what they state.")] = False,
+    explain: Annotated[str, typer.Option(metavar="NAME", help="A check's page.")] = "",
+    only: Annotated[str, typer.Option(metavar="NAME", help="Run one check.")] = "",
+) -> None:
+    """Check a draft against its target, its launch flags (after `--`) and an SGLang release. Runs nothing.
+
+    Exit status: 0 nothing wrong, 1 an error was found, 2 it could not look.
+    """
+    from draftwire import checks
+    from draftwire.doctor import collect, examine
+
+    if list_names or explain:
+        names = [explain] if explain else list(checks.NAMES)
+        if explain and explain not in checks.NAMES:
+            fail(f"expected a check of `draftwire doctor --list`; found {explain!r} in --explain; name one")
+        for name in names:
+            page = (checks.load(name).__doc__ or "").strip()
+            typer.echo(page if explain else f"{name:<31}{page.splitlines()[0]}")
+        raise typer.Exit(0)
+    if only and only not in checks.NAMES:
+        fail(f"expected a check of `draftwire doctor --list`; found {only!r} in --only; name one")
+    try:
+        case = collect(draft or None, target or None, serve, context.args, sglang or None, delivery or None)
+        report = examine(case, [only] if only else checks.NAMES)
+    except (ValueError, OSError) as failure:
+        fail(str(failure))
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), indent=2))
+    else:
+        from draftwire.rendering import render
+
+        typer.echo(render(report, colour=sys.stdout.isatty()))
+    raise typer.Exit(report.status)
+
+
+def fail(line: str) -> NoReturn:
+    from draftwire.rendering import printable
+
+    typer.echo(f"draftwire: {printable(' '.join(line.split()))}", err=True)
+    raise typer.Exit(2)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(context_settings={"allow_extra_args": True})(doctor)

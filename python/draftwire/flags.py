@@ -1,0 +1,124 @@
+"""Launch flags of SGLang's server, from its own `--config` YAML and a command line. Needs neither SGLang nor torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from draftwire.headers import DraftError
+
+LARGEST_FILE = 1024 * 1024
+ALIASES = {
+    "config": "config",
+    "model": "model-path",
+    "speculative-algo": "speculative-algorithm",
+    "speculative-draft-model": "speculative-draft-model-path",
+    "tp": "tp-size",
+    "tensor-parallel-size": "tp-size",
+    "pp": "pp-size",
+    "pipeline-parallel-size": "pp-size",
+    "dp": "dp-size",
+    "data-parallel-size": "dp-size",
+}
+
+
+class Flags:
+    """Flags by their first long name, without dashes before it; a flag without a value is True.
+
+    The command line goes before the file, as upstream has it. `where(name)` says which of them it came from.
+    """
+
+    def __init__(self, values: Mapping[str, Any], sources: Mapping[str, str]):
+        self.values, self.sources = dict(values), dict(sources)
+
+    def where(self, name: str) -> str:
+        return self.sources.get(name, "no flag")
+
+    def said(self, name: str) -> bool:
+        """Whether it is given and not false."""
+        return self.values.get(name) not in (None, False)
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.values.get(name)
+        return default if value is None else str(value)
+
+    def number(self, name: str) -> int | None:
+        """A whole number, None where the flag is not given. Raises DraftError on anything else."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, bool) and re.fullmatch(r"[+-]?\d{1,18}", str(value)):
+            return int(value)
+        raise DraftError(f"--{name} with a whole number", repr(value)[:60], self.where(name), "correct the flag")
+
+
+def read_flags(config: Path | None, command_line: Sequence[str]) -> Flags:
+    """Flags of a YAML file and of a command line, in which `--config FILE` may name the file instead.
+
+    Raises DraftError on a file that upstream would not read either, and on a command line that is none.
+    """
+    given = _read_command_line(command_line)
+    named = given.pop("config", None)
+    if named is not None and config is not None:
+        raise DraftError("one config file", f"{config} and {named}", "the launch flags", "name one of them")
+    if named is True or isinstance(named, list):
+        raise DraftError("one file after --config", repr(named), "the launch flags", "name the file")
+    file = config or (Path(str(named)) if named is not None else None)
+    values = _read_file(file) if file else {}
+    sources = {**dict.fromkeys(values, str(file and file.name)), **dict.fromkeys(given, "the command line")}
+    return Flags({**values, **given}, sources)
+
+
+def canonical(name: str) -> str:
+    name = name.replace("_", "-")
+    return ALIASES.get(name, name)
+
+
+def _read_command_line(tokens: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    name = None
+    for token in tokens:
+        if token.startswith("--") and len(token) > 2:
+            raw, equals, value = token[2:].partition("=")
+            name = canonical(raw)
+            values[name] = value if equals else True
+        elif name is None:
+            raise DraftError("launch flags such as --tp-size 8", repr(token)[:60], "the command line", "name the flag")
+        elif values[name] is True:
+            values[name] = token
+        elif isinstance(values[name], list):
+            values[name].append(token)
+        else:
+            values[name] = [values[name], token]
+    return values
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        if file.suffix.lower() not in (".yaml", ".yml"):
+            raise DraftError(
+                "a .yaml or .yml file, as SGLang's --config", file.suffix or "no suffix", file, "rename it"
+            )
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except OSError as failure:
+        raise DraftError("a YAML file", failure.strerror or type(failure).__name__, file, "check the path") from None
+    if len(content) > LARGEST_FILE:
+        raise DraftError(f"at most {LARGEST_FILE} bytes of YAML", "more", file, "check the path")
+    try:
+        table = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError) as failure:
+        mark = getattr(failure, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark else ""
+        raise DraftError("YAML", f"{type(failure).__name__}{line}", file, "correct the file") from None
+    if table is None:
+        return {}
+    if not isinstance(table, dict) or not all(isinstance(key, str) for key in table):
+        raise DraftError("a table of flags", type(table).__name__, file, "write one `flag: value` a line")
+    if deep := [k for k, v in table.items() if isinstance(v, list) and any(isinstance(i, (list, dict)) for i in v)]:
+        raise DraftError(f"a flat list for {deep[0]}", "a nested one", file, "correct the file")
+    return {canonical(key): value for key, value in table.items() if value is not None}
