@@ -123,11 +123,13 @@ def _normalise(draft: Any, target: Any, server_args: Any, source: str) -> None:
 
 def _leave_alone(raw: dict[str, Any], architecture: str, source: str) -> None:
     """Another family's target keeps its release's own rule, where the ids are plain nested ones."""
-    nested = raw["eagle_config"].get(IDS)
-    if raw["eagle_config"].get(BOUNDARIES) or raw[IDS] or -1 in (nested or []):
+    eagle_config = raw["eagle_config"]
+    nested = eagle_config.get(IDS) if isinstance(eagle_config, dict) else eagle_config
+    plain = nested is None or (nested is not eagle_config and isinstance(nested, list) and -1 not in nested)
+    if not plain or raw[IDS] or eagle_config.get(BOUNDARIES):
         raise WiringError(
             f"nested ids without -1 for a target of {architecture}",
-            f"{raw['eagle_config'] or ''} {IDS} {raw[IDS]}",
+            f"{eagle_config or ''} {IDS} {raw[IDS]}",
             source,
             f"draftwire wires targets of {', '.join(sorted(DEEPSEEK_FAMILY))}; write this release's own ids, "
             "or set DRAFTWIRE=off",
