@@ -290,7 +290,15 @@ def test_another_familys_plain_ids_are_left_alone_with_a_warning(tmp_path, caplo
 
 @pytest.mark.parametrize(
     ("nested", "top"),
-    [({IDS: [-1, 2, 5]}, {}), ({BOUNDARIES: [0, 3, 6]}, {}), (None, {IDS: [2, 5, 8]}), (None, {IDS: [-1, 2, 5]})],
+    [
+        ({IDS: [-1, 2, 5]}, {}),
+        ({BOUNDARIES: [0, 3, 6]}, {}),
+        (None, {IDS: [2, 5, 8]}),
+        (None, {IDS: [-1, 2, 5]}),
+        ([2, 5, 8], {}),
+        ({IDS: 7}, {}),
+        ({IDS: "2,5"}, {}),
+    ],
 )
 def test_another_familys_other_ids_are_refused(nested, top, tmp_path):
     draft = write_draft(tmp_path / "draft", nested, **top)

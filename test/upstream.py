@@ -61,8 +61,8 @@ def download(release: str) -> Path:
     assert found == digest, f"expected {digest}, found {found} in {wheel}; delete it to fetch it again"
     if not (tree / "__init__.py").exists():
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(CACHE / release, [n for n in archive.namelist() if n.startswith("sglang/srt/")])
-            archive.extract("sglang/__init__.py", CACHE / release)
+            names = [name for name in archive.namelist() if name.startswith("sglang/srt/") and name.endswith(".py")]
+            archive.extractall(CACHE / release, ["sglang/__init__.py", *names])
     return tree
 
 

@@ -13,6 +13,7 @@ import signal
 import sys
 
 ENGINE = [
+    "managers.scheduler_components.weight_updater",
     "models.kimi_k25",
     "models.kimi_k25_eagle3",
     "models.llama_eagle3",
