@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import torch
 import upstream
@@ -146,3 +148,44 @@ def embedding_is_not_gathered(release: str, patched: Path) -> None:
         layer_capture(release, mover)(torch.zeros(3, 2), torch.ones(3, 2), Loose(), into)
     assert [len(state) for state in rows] == [3, 6]
     assert len(moved) == 1
+
+
+def first_layer_keeps_the_normed_state(patched: Path) -> None:
+    """speculators' first layer: r = norm(h), x = r + attention, and x + mlp(norm(x)) as (mlp(norm(x)), x)."""
+    module, owner = "sglang.srt.models.llama_eagle3", "LlamaDecoderLayer"
+    forward = upstream.cut(patched, module, owner, "forward", torch=torch)
+    init = upstream.find_method(patched, module, owner, "__init__")
+    chosen = [statement for statement in init.body if "norm_before_residual" in ast.unparse(statement)]
+    state = torch.arange(6.0).view(2, 3) + 1
+    for layer_id, flag in ((0, True), (0, False), (1, True)):
+        layer = SimpleNamespace(
+            is_input_layer=True,
+            hidden_norm=lambda h: h * 10,
+            input_layernorm=lambda e: e * 100,
+            self_attn=lambda positions, hidden_states, forward_batch: hidden_states[:, 3:] * 0 + 1,
+            post_attention_layernorm=lambda h, r: (h + r, h + r),
+            mlp=lambda h: h * 2,
+        )
+        config = SimpleNamespace(norm_before_residual=flag)
+        code = compile(ast.Module(chosen, []), module, "exec")
+        exec(code, {"self": layer, "config": config, "layer_id": layer_id})
+        residual = (state * 10 if flag and layer_id == 0 else state) + 1
+        output = forward(layer, None, state.clone(), state.clone(), None, None)
+        assert torch.equal(output[0], residual * 2)
+        assert torch.equal(output[1], residual)
+
+
+def stray_tensors_reach_the_check(patched: Path) -> None:
+    """load_weights hands its tensors to the check before it places one."""
+    load = upstream.cut(patched, "sglang.srt.models.llama_eagle3", "LlamaForCausalLMEagle3", "load_weights")
+    seen: list[str] = []
+
+    def checked(draft, weights):
+        seen.extend(name for name, _ in weights)
+        return iter(())
+
+    packages = ("sglang", "sglang.srt", "sglang.srt.speculative", "sglang.srt.speculative.draft_weights")
+    stubs = {name: SimpleNamespace(__path__=[], checked=checked) for name in packages}
+    with mock.patch.dict(sys.modules, stubs):
+        load(SimpleNamespace(named_parameters=lambda: []), [("odd", None)])
+    assert seen == ["odd"]

@@ -50,3 +50,13 @@ def test_graphs_capture_the_drafts_ids(release, patched):
 @pytest.mark.parametrize("release", ["0.5.9"])
 def test_kimi_wrapper_answers_the_eagle_worker(release, patched):
     patch_cases.kimi_starts(patched)
+
+
+@EVERY
+def test_the_first_layers_residual_is_normed_where_the_draft_was_trained_so(release, patched):
+    patch_cases.first_layer_keeps_the_normed_state(patched)
+
+
+@EVERY
+def test_every_tensor_of_a_draft_is_checked(release, patched):
+    patch_cases.stray_tensors_reach_the_check(patched)

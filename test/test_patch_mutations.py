@@ -21,6 +21,14 @@ def kimi(release, patched):
     patch_cases.kimi_starts(patched)
 
 
+def normed(release, patched):
+    patch_cases.first_layer_keeps_the_normed_state(patched)
+
+
+def loader(release, patched):
+    patch_cases.stray_tensors_reach_the_check(patched)
+
+
 # (what is lost, releases, text of the patch, what it becomes, the check that must fail)
 MUTATIONS = [
     ("the copy of the embedding", LOOP_CAPTURES, "hidden_states.clone()", "hidden_states", CAPTURES),
@@ -39,6 +47,9 @@ MUTATIONS = [
     ("the graph's ids", GRAPHS, "model_runner." + IDS, "None\n",
      graphs),
     ("the warm-up's ids", GRAPHS, " self." + IDS, " None\n", graphs),
+    ("the normed residual", RELEASES, "    residual = hidden_states\n", "    pass\n", normed),
+    ("the first layer only", RELEASES, "= layer_id == 0 and getattr(", "= getattr(", normed),
+    ("the check of tensors", RELEASES, "weights = checked(self, weights)", "checked", loader),
     ("Kimi's setter", ["0.5.9"], "self.language_model.set_eagle3_layers_to_capture(layer_ids)", "pass", kimi),
     ("Kimi's embedding", ["0.5.9"], "return self.language_model.get_embed_and_head()", "return None, None", kimi),
     ("Kimi's head", ["0.5.9"], "self.language_model.set_embed_and_head(embed, head)", "pass", kimi),

@@ -186,3 +186,20 @@ def test_the_launching_process_says_the_wiring(wiring, monkeypatch, caplog):
         wiring.require_wirable(flags(speculative_draft_model_path=None))
     assert [line for line in caplog.messages if "boundaries [0, 3, 6] of 12" in line and "-1 read as" in line]
     assert len(caplog.messages) == 1
+
+
+def test_norm_before_residual_is_read_from_either_place(wiring):
+    for draft in ({"norm_before_residual": True}, {"eagle_config": {"norm_before_residual": True}}):
+        assert resolved(wiring, draft).norm_before_residual is True
+    assert not getattr(resolved(wiring, nested(-1, 2, 5)), "norm_before_residual", False)
+    assert resolved(wiring, {"norm_before_residual": True}, target="LlamaForCausalLM").norm_before_residual is True
+    mla = {"norm_before_residual": True, "architectures": ["Eagle3DeepseekV2ForCausalLM"]}
+    assert "Eagle3DeepseekV2ForCausalLM" in refusal(wiring, mla)
+
+
+@pytest.mark.parametrize("name", ["qk_norm", "sliding_window", "own_embedding", "norm_before_fc", "a_new_one"])
+def test_what_a_converted_draft_requires_beyond_the_patch_is_refused(wiring, name):
+    draft = {"eagle_config": {"requires": ["norm_before_residual", name], IDS: [-1, 2, 5]}}
+    assert f"requires {name}" in refusal(wiring, draft)
+    draft["eagle_config"]["requires"].pop()
+    assert resolved(wiring, draft).num_aux_hidden_states == 3

@@ -14,7 +14,8 @@ from draftwire.patching.refusals import PatchError
 
 MARK = "srt/speculative/aux_boundaries.py"
 READER = "srt/speculative/draft_wiring.py"
-ADDED = (READER, MARK)
+LOADER = "srt/speculative/draft_weights.py"
+ADDED = (READER, LOADER, MARK)
 
 
 @cache
@@ -25,6 +26,7 @@ def added_files() -> dict[str, str]:
     overlay = Path(next(iter(draftwire_overlay.__path__)))
     return {
         READER: Path(__file__).with_name("draft_wiring.py").read_text(encoding="utf-8"),
+        LOADER: Path(__file__).with_name("draft_weights.py").read_text(encoding="utf-8"),
         MARK: (overlay / MARK).read_text(encoding="utf-8"),
     }
 

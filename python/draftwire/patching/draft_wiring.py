@@ -30,6 +30,10 @@ DEEPSEEK_FAMILY = (
 )
 
 
+# What a converted draft may ask for in `eagle_config.requires`: the others need more than this patch.
+SERVED = ("norm_before_residual", "boundary_1")
+
+
 class CaptureList(list):
     """Boundaries in place of layer ids, with the `wiring` that they were resolved from."""
 
@@ -53,6 +57,7 @@ def resolves_draft_ids(nested_ids: str, *, states: int | None = None, embedding_
             if config.is_draft_model and algorithm in ("EAGLE3", "EAGLE", "NEXTN"):
                 source = f"{config.model_path}/config.json"
                 try:
+                    _read_features(config.hf_config, source)
                     if algorithm != "EAGLE3":
                         _refuse_eagle(config.hf_config, algorithm, source)
                     elif uses_states(config.hf_config):
@@ -127,6 +132,25 @@ def require_captured(wiring: Wiring, target: Any, server_args: Any, embedding_ah
             "--enable-attn-tp-input-scattered",
             f"the launch flags, with {wiring}",
             "leave the flag out: this release captures the embedding before it is reduced",
+        )
+
+
+def _read_features(draft: Any, source: str) -> None:
+    nested = getattr(draft, "eagle_config", None) or {}
+    asked = nested.get("requires") or () if isinstance(nested, dict) else ()
+    if others := [name for name in asked if name not in SERVED]:
+        raise WiringError(
+            f"a draft that requires {', '.join(SERVED)} or nothing",
+            f"requires {others[0]}",
+            f"eagle_config of {source}",
+            "serve it with draftwire's overlay on a newer SGLang",
+        )
+    if isinstance(nested, dict) and "norm_before_residual" in nested:
+        draft.norm_before_residual = bool(nested["norm_before_residual"])
+    names = getattr(draft, "architectures", None) or [""]
+    if getattr(draft, "norm_before_residual", False) and "Llama" not in names[0]:
+        raise WiringError(
+            "norm_before_residual in a Llama draft only", names[0], source, "no SGLang release serves that draft"
         )
 
 

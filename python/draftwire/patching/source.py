@@ -81,6 +81,10 @@ class Source:
         bare = node.with_changes(leading_lines=()) if hasattr(node, "leading_lines") else node
         return cst.Module([]).code_for_node(bare).strip()
 
+    def line(self, node: cst.CSTNode) -> str:
+        """The file's line on which the node begins."""
+        return self.lines[self._ranges[node][0] - 1]
+
     def before(self, node: cst.CSTNode, *lines: str, comments: bool = False) -> Insertion:
         """`lines` before the node's first line; with `comments`, before those that lead it too."""
         at = self._ranges[node][0] - 1

@@ -7,11 +7,13 @@ Why / Upstream / Drop when, or names the overlay file that has them.
 from draftwire.patching.transforms import (
     capture_setter,
     draft_ids,
+    draft_weights,
     embedding,
     extend_width,
     graph_ids,
     kimi_wrapper,
     launch_check,
+    normed_residual,
     reduced_outputs,
 )
 
@@ -24,4 +26,6 @@ TRANSFORMS = (
     graph_ids,
     kimi_wrapper,
     extend_width,
+    normed_residual,
+    draft_weights,
 )
