@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Rope(NamedTuple):
-    """`theta`: the base. `kind`: default, linear, llama3, yarn or other. `block`: its further keys. `where`: its key."""
+    """`theta`: the base. `kind`: default, linear, llama3, yarn or other. `block`: its further keys, from `where`."""
 
     theta: float
     kind: str

@@ -2,8 +2,8 @@
 
 What: SGLANG_PLUGINS, SGLang's allow-list, and DRAFTWIRE, in this environment; the release.
 
-Why: a list without `draftwire` leaves the overlay out without a word. A draft with a -1 then stops the stock server; one
-whose other needs only the overlay serves is refused by its marked norm; all else is served by SGLang's own rule.
+Why: a list without `draftwire` leaves the overlay out without a word. A draft with a -1 then stops the stock server, a
+converted one that needs the overlay is refused by its marked norm; all else is served by SGLang's own rule.
 
 Example: `SGLANG_PLUGINS=my_platform` in a container image.
 

@@ -29,12 +29,12 @@ def check(case: Case) -> Finding:
     backends = [case.flags.text(f"{p}attention-backend") for p in ("", "decode-", "prefill-")]
     if "trtllm_mha" in backends:
         return error("trtllm_mha takes topk 1 only.", f"topk {topk}", remedy="Say topk 1 or another backend.")
-    if not case.has("spec_v2_always") and case.environment.get("SGLANG_ENABLE_SPEC_V2", "").lower() in ("1", "true"):
-        if not case.has("page_tree_triton"):
-            return error(
-                f"SGLang {case.release} with SGLANG_ENABLE_SPEC_V2 takes topk 1 only.", f"topk {topk}",
-                remedy="Say topk 1, or unset SGLANG_ENABLE_SPEC_V2.",
-            )  # fmt: skip
+    asks_v2 = case.environment.get("SGLANG_ENABLE_SPEC_V2", "").lower() in ("1", "true")
+    if asks_v2 and not case.has("page_tree_triton"):
+        return error(
+            f"SGLang {case.release} with SGLANG_ENABLE_SPEC_V2 takes topk 1 only.", f"topk {topk}",
+            remedy="Say topk 1, or unset SGLANG_ENABLE_SPEC_V2.",
+        )  # fmt: skip
     able = ("flashinfer", "fa3", "triton") if case.has("page_tree_triton") else ("flashinfer", "fa3")
     page = case.flags.number("page-size") or PAGED.get(backends[0], 1)
     if page > 1 and not backends[0]:

@@ -1,0 +1,40 @@
+from pathlib import Path
+
+from cases import damage, look, only, read_weights
+from small_drafts import floats
+
+NAME = "fc_width"
+
+
+def test_healthy() -> None:
+    only(look(NAME), "ok", "3 x 192")
+    only(look(NAME, target=None), "ok")
+
+
+def test_another_number_of_states(tmp_path: Path) -> None:
+    only(look(NAME, damage(tmp_path / "draft", [0, 3])), "error", "2 x 192 = 384", "[192, 576]", "3 ids")
+    only(look(NAME, damage(tmp_path / "four", [0, 3, 6, 9])), "error", "4 x 192")
+    only(look(NAME, damage(tmp_path / "count", num_aux_hidden_states=4)), "error", "4 x 192")
+
+
+def test_four_states_by_release(tmp_path: Path) -> None:
+    weights = read_weights()
+    weights["fc.weight"] = floats(192, 768)
+    draft = damage(tmp_path / "draft", [0, 3, 6, 9], weights)
+    only(look(NAME, draft), "ok", "4 x 192")
+    only(look(NAME, draft, release="0.5.11"), "error", "three states")
+
+
+def test_no_fc_and_a_quantised_one(tmp_path: Path) -> None:
+    weights = read_weights()
+    packed = weights | {"fc.weight": ("I32", (192, 72), bytes(192 * 72 * 4))}
+    only(look(NAME, damage(tmp_path / "packed", tensors=packed)), "skipped", "I32")
+    del weights["fc.weight"]
+    only(look(NAME, damage(tmp_path / "none", tensors=weights)), "error", "no fc.weight")
+
+
+def test_as_wide_as_the_draft(tmp_path: Path) -> None:
+    """One captured state of the draft's own width: SGLang tells fed-back states by their width."""
+    weights = read_weights()
+    weights["fc.weight"] = floats(192, 192)
+    only(look(NAME, damage(tmp_path / "draft", [3], weights)), "error", "skip fc")

@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+from cases import damage, look, only
+
+NAME = "norms_served"
+
+
+def test_healthy() -> None:
+    only(look(NAME), "ok")
+    only(look(NAME, delivery="stock"), "ok")
+
+
+@pytest.mark.parametrize(
+    ("keys", "release", "delivery", "level"),
+    [
+        ({"norm_before_residual": True}, "0.5.23", "stock", "error"),
+        ({"norm_before_residual": True}, "0.5.23", "overlay", "ok"),
+        ({"norm_before_residual": True}, "0.5.12", "patch", "error"),
+        ({"norm_before_fc": True}, "0.5.17", "stock", "ok"),
+        ({"norm_before_fc": True}, "0.5.16", "stock", "error"),
+        ({"norm_before_fc": True}, "0.5.16", "overlay", "ok"),
+        ({"fc_norm": True}, "0.5.12", "stock", "ok"),
+        ({"fc_norm": True}, "0.5.11", "stock", "error"),
+        ({"norm_output": True}, "0.5.11", "stock", "error"),
+        ({"eagle_config": {"norm_output": True}}, "0.5.23", "overlay", "error"),
+        ({"model_type": "qwen3"}, "0.5.23", "overlay", "error"),
+        ({"model_type": "qwen3", "eagle_config": {"requires": ["qk_norm"]}}, "0.5.23", "overlay", "ok"),
+    ],
+)
+def test_by_release(tmp_path: Path, keys: dict, release: str, delivery: str, level: str) -> None:
+    only(look(NAME, damage(tmp_path / "draft", **keys), release=release, delivery=delivery), level)
+
+
+@pytest.mark.parametrize(
+    ("key", "release", "level"),
+    [("norm_before_fc", "0.5.23", "error"), ("fc_norm", "0.5.12", "error"), ("fc_norm", "0.5.13", "ok")],
+)
+def test_mla(tmp_path: Path, key: str, release: str, level: str) -> None:
+    draft = damage(tmp_path / "draft", architectures=["Eagle3DeepseekV2ForCausalLM"], **{key: True})
+    only(look(NAME, draft, release=release, delivery="stock"), level)

@@ -1,0 +1,22 @@
+from cases import EXAMPLE, look, only
+
+DRAFT = EXAMPLE / "draft"
+
+NAME = "states_reduced"
+
+
+TP = ("--tp-size", "8")
+
+
+def test_healthy() -> None:
+    only(look(NAME), "ok")
+    only(look(NAME, release="0.5.13"), "ok", "--tp-size 1")
+
+
+def test_failing() -> None:
+    only(look(NAME, DRAFT, *TP, release="0.5.13"), "warning", "partial sum", "--tp-size 8")
+    only(look(NAME, DRAFT, *TP, release="0.5.14", delivery="stock"), "ok")
+    only(look(NAME, DRAFT, *TP, release="0.5.13", delivery="patch"), "ok")
+    only(look(NAME, DRAFT, *TP, "--enforce-disable-flashinfer-allreduce-fusion", release="0.5.13"), "ok")
+    only(look(NAME, DRAFT, *TP, "--enable-dp-attention", release="0.5.13"), "ok")
+    only(look(NAME, launch=None, release="0.5.13"), "skipped")
