@@ -189,3 +189,19 @@ def stray_tensors_reach_the_check(patched: Path) -> None:
     with mock.patch.dict(sys.modules, stubs):
         load(SimpleNamespace(named_parameters=lambda: []), [("odd", None)])
     assert seen == ["odd"]
+
+
+def extend_buffers_are_as_wide_as_the_states(patched: Path) -> None:
+    """Their width is the draft's count of states times the target's hidden size, whatever the target's config says."""
+    module, owner = "sglang.srt.speculative.eagle_info", "EagleDraftExtendInput"
+    width = upstream.cut(patched, module, owner, "hidden_size_for")
+    target = SimpleNamespace(hf_config=SimpleNamespace(), hidden_size=8, spec_hidden_size=8)
+    for ids, count in (([0, 3], 2), ([0, 3, 6], 3), ([0, 3, 6, 9], 4), (None, 3)):
+        runner = SimpleNamespace(model_config=target, eagle_aux_hidden_state_layer_ids=ids)
+        algorithm = SimpleNamespace(is_standalone=lambda: False, is_eagle3=lambda: True)
+        worker = SimpleNamespace(
+            target_worker=SimpleNamespace(model_runner=runner),
+            speculative_algorithm=algorithm,
+            eagle_use_aux_hidden_state=True,
+        )
+        assert width(None, worker) == count * 8

@@ -60,3 +60,9 @@ def test_the_first_layers_residual_is_normed_where_the_draft_was_trained_so(rele
 @EVERY
 def test_every_tensor_of_a_draft_is_checked(release, patched):
     patch_cases.stray_tensors_reach_the_check(patched)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES[RELEASES.index("0.5.12") : RELEASES.index("0.5.15")])
+def test_extend_buffers_are_as_wide_as_the_states(release, patched):
+    patch_cases.extend_buffers_are_as_wide_as_the_states(patched)

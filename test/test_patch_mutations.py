@@ -29,6 +29,10 @@ def loader(release, patched):
     patch_cases.stray_tensors_reach_the_check(patched)
 
 
+def widths(release, patched):
+    patch_cases.extend_buffers_are_as_wide_as_the_states(patched)
+
+
 # (what is lost, releases, text of the patch, what it becomes, the check that must fail)
 MUTATIONS = [
     ("the copy of the embedding", LOOP_CAPTURES, "hidden_states.clone()", "hidden_states", CAPTURES),
@@ -49,6 +53,8 @@ MUTATIONS = [
     ("the warm-up's ids", GRAPHS, " self." + IDS, " None\n", graphs),
     ("the normed residual", RELEASES, "    residual = hidden_states\n", "    pass\n", normed),
     ("the first layer only", RELEASES, "= layer_id == 0 and getattr(", "= getattr(", normed),
+    ("the draft's count", RELEASES[RELEASES.index("0.5.12") : RELEASES.index("0.5.15")],
+     "len(layer_ids) if layer_ids else num_aux", "num_aux", widths),
     ("the check of tensors", RELEASES, "weights = checked(self, weights)", "checked", loader),
     ("Kimi's setter", ["0.5.9"], "self.language_model.set_eagle3_layers_to_capture(layer_ids)", "pass", kimi),
     ("Kimi's embedding", ["0.5.9"], "return self.language_model.get_embed_and_head()", "return None, None", kimi),
