@@ -16,6 +16,7 @@ from rich.table import Table
 
 from draftwire.acceptance import Acceptance
 from draftwire.engine import Engine, find_device, small_engine
+from draftwire.latent import triple_latent
 from draftwire.pair import Pair, example_pair
 from draftwire.server import Server
 
@@ -116,6 +117,8 @@ def run(out: Console | None = None, progress: Console | None = None) -> int:
     engine, dtype = small_engine(device), "float32" if device == "cpu" else "bfloat16"
     progress.print(f"SGLang {release} on {device}: {PROMPTS} prompts, {TOKENS} new tokens each, {dtype}, one at a time")
     with tempfile.TemporaryDirectory(prefix="draftwire-") as folder:
+        if device != "cpu":
+            pair.target = triple_latent(pair.target, Path(folder) / "target")
         crossed = pair.rewire(Path(folder) / "miswired", [3, 6, 9])
         baseline = run_arm("no draft", pair.plain_flags(dtype), pair, engine, progress)
         wired = run_arm("wired [-1, 2, 5]", pair.flags(dtype=dtype), pair, engine, progress, baseline)

@@ -20,7 +20,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import draftwire_overlay
-
 from draftwire.refusal import refuse
 
 
@@ -77,7 +76,8 @@ def join(seam: Seam, module: ModuleType) -> None:
         return seam.body(original, *args, **kwargs)
 
     wired.__draftwire__ = str(seam)  # type: ignore[attr-defined]
-    setattr(owner, seam.name, type(raw)(wired) if raw is not original else wired)
+    binding = {staticmethod: staticmethod, classmethod: classmethod}.get(type(raw))
+    setattr(owner, seam.name, binding(wired) if binding else wired)
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

@@ -65,7 +65,8 @@ class Server:
         start = time.monotonic()
         while (passed := time.monotonic() - start) < timeout:
             if self.process.poll() is not None:
-                raise ServerError(f"server ended with status {self.process.returncode}: {self.cause()} (log: {self.log})")
+                status = self.process.returncode
+                raise ServerError(f"server ended with status {status}: {self.cause()} (log: {self.log})")
             try:
                 self.get("/health", timeout=2)
                 return passed

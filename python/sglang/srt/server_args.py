@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from draftwire.refusal import refuse, end_with_workers
+from draftwire.refusal import end_with_workers, refuse
 from draftwire.tensors import TensorError, read_directory
 from draftwire_overlay.srt.configs.model_config import CaptureList
 from draftwire_overlay.srt.speculative.aux_boundaries import IDS
@@ -24,8 +24,9 @@ class ServerArgs:
 
 
 def _require_wirable(server_args) -> None:
-    from draftwire.seams import join_pending
     from sglang.srt.configs.model_config import ModelConfig
+
+    from draftwire.seams import join_pending
 
     if not server_args.speculative_draft_model_path:
         return

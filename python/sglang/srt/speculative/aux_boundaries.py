@@ -54,7 +54,8 @@ class Wiring:
     def __str__(self) -> str:
         ids = "no ids" if self.ids is None else f"{self.where} {list(self.ids)}"
         embedding = "; 0 is the embedding output" if 0 in self.boundaries else ""
-        minus_one = ", -1 read as the embedding output" if self.ids and -1 in self.ids else ""
+        read_as = ", -1 stops others" if self.rule == "as written" else ", -1 read as the embedding output"
+        minus_one = read_as if self.ids and -1 in self.ids else ""
         return (
             f"aux hidden states at boundaries {list(self.boundaries)} of {self.num_layers}{embedding}"
             f" ({ids}, rule: {self.rule}{minus_one})"
