@@ -12,7 +12,7 @@ from typing import Any
 from draftwire import checks
 from draftwire.case import DELIVERIES, Case
 from draftwire.delivery import find_delivery, installed_release
-from draftwire.draft import DraftError, find_directory, read_draft
+from draftwire.draft import Draft, DraftError, find_directory, read_draft
 from draftwire.finding import LEVELS, UNREPORTED, Finding
 from draftwire.flags import Flags, read_flags
 from draftwire.release import parse
@@ -95,12 +95,24 @@ def collect(
         raise DraftError(f"one of {', '.join(DELIVERIES)}", delivery, "--delivery", "name one of them")
     try:
         read = read_draft(find_directory(draft))
+        _require_draft(read)
         return Case(read, _find_target(target, flags, read.config), flags, release, delivery, environment)
     except OSError as failure:
         where = failure.filename or draft
         raise DraftError(
             "to read", failure.strerror or type(failure).__name__, where, "check path and rights"
         ) from None
+
+
+def _require_draft(draft: Draft) -> None:
+    """A target's own directory can look like an MLA draft."""
+    marks = ("eagle_config", "draft_vocab_size", "speculators_model_type")
+    fc = any(name.removeprefix("model.") == "fc.weight" for name in draft.tensors)
+    if not fc and not any(key in draft.config for key in marks):
+        raise DraftError(
+            "an EAGLE-3 draft, which has an fc.weight", f"architectures {draft.config.get('architectures')}",
+            draft.directory, "name the directory of the draft, not of its target",
+        )  # fmt: skip
 
 
 def _find_target(name: str | None, flags: Flags | None, config: Mapping[str, Any]) -> Target | None:

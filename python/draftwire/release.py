@@ -17,6 +17,7 @@ NEWEST = RELEASES[-1]
 SINCE = {
     "rope_parameters": "0.5.10",  # models/llama.py; before, only rope_theta and rope_scaling
     "ids_before_graphs": "0.5.11",  # model_runner.py sets the config's ids before graphs are captured
+    "spec_v2_trees": "0.5.11",  # server_args.py; before, SGLANG_ENABLE_SPEC_V2 takes topk 1 only
     "plugins": "0.5.11",  # sglang/srt/plugins
     "mla_draft": "0.5.12",  # models/kimi_k25_eagle3.py
     "any_count": "0.5.12",  # llama_eagle3.py: fc for any number of states; before, for three
@@ -27,7 +28,6 @@ SINCE = {
     "mla_norms": "0.5.13",  # kimi_k25_eagle3.py: fc_norm and norm_output
     "page_tree_triton": "0.5.13",  # speculative_hook.py: topk > 1 with pages on the triton backend
     "layer_captures": "0.5.14",  # deepseek_v2.py: a layer captures its own input, layer 0 too, after the all-reduce
-    "spec_v2_always": "0.5.14",  # SGLANG_ENABLE_SPEC_V2 is gone
     "draft_width_sent": "0.5.15",  # scheduler.py: the transfer buffer has the draft's width, not the target's
     "yarn_mscale": "0.5.16",  # rotary_embedding/yarn.py
     "norm_before_fc": "0.5.17",  # llama_eagle3.py only

@@ -31,5 +31,5 @@ def test_failing(flags: list[str], release: str, level: str) -> None:
 
 def test_spec_v2() -> None:
     environment = {"SGLANG_ENABLE_SPEC_V2": "1"}
-    only(look(NAME, launch=TREE, release="0.5.12", environment=environment), "error", "SGLANG_ENABLE_SPEC_V2")
-    only(look(NAME, launch=TREE, release="0.5.14", environment=environment), "ok")
+    only(look(NAME, launch=TREE, release="0.5.10", environment=environment), "error", "SGLANG_ENABLE_SPEC_V2")
+    only(look(NAME, launch=TREE, release="0.5.11", environment=environment), "ok")

@@ -3,7 +3,8 @@
 What: `--speculative-eagle-topk` above 1 against the attention backend, `--page-size`, and SGLANG_ENABLE_SPEC_V2.
 
 Why: a tree with pages of more than one token needs a backend that tells branches apart: flashinfer and fa3, from
-0.5.13 on triton too. trtllm_mha takes topk 1 only; flashmla, trtllm_mla and cutlass_mla bring pages of their own.
+0.5.13 on triton too. trtllm_mha takes topk 1 only, as does SGLANG_ENABLE_SPEC_V2 until 0.5.10.post1; flashmla,
+trtllm_mla and cutlass_mla bring pages of their own.
 
 Example: `--attention-backend flashmla --speculative-eagle-topk 4`.
 
@@ -30,7 +31,7 @@ def check(case: Case) -> Finding:
     if "trtllm_mha" in backends:
         return error("trtllm_mha takes topk 1 only.", f"topk {topk}", remedy="Say topk 1 or another backend.")
     asks_v2 = case.environment.get("SGLANG_ENABLE_SPEC_V2", "").lower() in ("1", "true")
-    if asks_v2 and not case.has("page_tree_triton"):
+    if asks_v2 and not case.has("spec_v2_trees"):
         return error(
             f"SGLang {case.release} with SGLANG_ENABLE_SPEC_V2 takes topk 1 only.", f"topk {topk}",
             remedy="Say topk 1, or unset SGLANG_ENABLE_SPEC_V2.",
