@@ -41,17 +41,22 @@ class Flags:
         return self.values.get(name) not in (None, False)
 
     def text(self, name: str, default: str = "") -> str:
+        """One value as text. Raises DraftError on a list or a table."""
         value = self.values.get(name)
+        if isinstance(value, (list, dict)):
+            raise DraftError(
+                f"one value of --{name}", f"a {type(value).__name__}", self.where(name), "correct the flag"
+            )
         return default if value is None else str(value)
 
     def number(self, name: str) -> int | None:
         """A whole number, None where the flag is not given. Raises DraftError on anything else."""
-        value = self.values.get(name)
-        if value is None:
+        text = self.text(name)
+        if self.values.get(name) is None:
             return None
-        if not isinstance(value, bool) and re.fullmatch(r"[+-]?\d{1,18}", str(value)):
-            return int(value)
-        raise DraftError(f"--{name} with a whole number", repr(value)[:60], self.where(name), "correct the flag")
+        if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
+            return int(text)
+        raise DraftError(f"--{name} with a whole number", repr(text)[:60], self.where(name), "correct the flag")
 
 
 def read_flags(config: Path | None, command_line: Sequence[str]) -> Flags:

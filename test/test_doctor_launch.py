@@ -1,0 +1,140 @@
+"""`draftwire launch`: the checks first, then upstream's server; errors stop it, and --anyway is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from cases import EXAMPLE, damage, write_target
+from typer.testing import CliRunner
+
+from draftwire.cli import app
+from draftwire.engine import small_engine
+from draftwire.pair import example_pair
+from draftwire.server import Server, free_port
+
+FLAGS = {
+    "speculative-algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative-eagle-topk": 1,
+    "speculative-num-draft-tokens": 4, "max-running-requests": 4, "disable-cuda-graph": True,
+}  # fmt: skip
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Command lines that would have been run in place of this process, which goes on."""
+    lines: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda program, command: lines.append(command))
+    for name in ("SGLANG_PLUGINS", "DRAFTWIRE"):
+        monkeypatch.delenv(name, raising=False)
+    return lines
+
+
+def write_yaml(folder: Path, draft: Path | None = EXAMPLE / "draft", **flags: object) -> Path:
+    named = {"speculative-draft-model-path": str(draft)} if draft else {}
+    file = folder / "serve.yaml"
+    file.write_text(
+        yaml.safe_dump({"model-path": str(EXAMPLE / "target"), **(FLAGS if draft else {}), **named, **flags})
+    )
+    return file
+
+
+def launch(*arguments: object):
+    return CliRunner().invoke(app, ["launch", *map(str, arguments)])
+
+
+def test_a_healthy_config_starts(tmp_path: Path, started: list) -> None:
+    file = write_yaml(tmp_path)
+    result = launch(file, "--port", "1", "--tp=2")
+    assert result.exit_code == 0, result.stderr
+    assert started == [[sys.executable, "-m", "sglang.launch_server", "--config", str(file), "--port", "1", "--tp=2"]]
+    assert "WIRED" in result.stderr and result.stdout == ""
+
+
+def test_an_error_stops_it(tmp_path: Path, started: list) -> None:
+    file = write_yaml(tmp_path, damage(tmp_path / "draft", [5, 2, -1]))
+    result = launch(file)
+    assert result.exit_code == 1 and started == [] and "ids_ascending" in result.stderr
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_anyway_is_said(tmp_path: Path, started: list, place: str) -> None:
+    file = write_yaml(tmp_path, damage(tmp_path / "draft", [5, 2, -1]))
+    result = launch("--anyway", file) if place == "before" else launch(file, "--tp", "1", "--anyway")
+    assert result.exit_code == 0 and len(started) == 1 and "--anyway" not in started[0]
+    assert "starting anyway (--anyway)" in result.stderr and "MISWIRED" in result.stderr
+
+
+def test_the_command_line_goes_before_the_file(tmp_path: Path, started: list) -> None:
+    file = write_yaml(tmp_path)
+    assert launch(file, "--speculative-num-draft-tokens", "24").exit_code == 1
+    assert launch(file, "--pp-size", "2").exit_code == 1
+    assert launch(write_yaml(tmp_path, **{"pp-size": 2}), "--pp-size", "1").exit_code == 0
+    other = write_target(tmp_path / "target", vocab_size=2048)
+    assert launch(file, "--model-path", other).exit_code == 1
+    assert len(started) == 1
+
+
+def test_what_cannot_be_looked_at_does_not_start(tmp_path: Path, started: list) -> None:
+    file = write_yaml(tmp_path, tmp_path / "nothing")
+    result = launch(file)
+    assert result.exit_code == 2 and started == [] and len(result.stderr.splitlines()) == 1
+    assert launch(tmp_path / "none.yaml").exit_code == 2
+    assert launch(write_yaml(tmp_path, **{"pp-size": "two"})).exit_code != 0
+    assert launch("--anyway", file).exit_code == 0 and len(started) == 1
+
+
+def test_no_draft_no_checks(tmp_path: Path, started: list) -> None:
+    result = launch(write_yaml(tmp_path, draft=None))
+    assert result.exit_code == 0 and len(started) == 1 and "nothing to check" in result.stderr
+
+
+def test_upstream_reads_the_same_file_alike(tmp_path: Path) -> None:
+    """SGLang's own merger, on the flags that are read here."""
+    from sglang.srt.utils.server_args_config_parser import ConfigArgumentMerger
+
+    from draftwire.flags import read_flags
+
+    file = write_yaml(tmp_path, **{"pp-size": 2, "enable-two-batch-overlap": False, "cuda-graph-bs": [1, 2]})
+    merger = ConfigArgumentMerger(boolean_actions=["disable_cuda_graph", "enable_two_batch_overlap"])
+    command_line = ["--pp-size", "4", "--trust-remote-code"]
+    merged = merger.merge_config_with_args([*command_line, "--config", str(file)])
+    theirs, mine = read_flags(None, merged), read_flags(file, command_line)
+    assert "--enable-two-batch-overlap" not in merged and not mine.said("enable-two-batch-overlap")
+    for name, value in theirs.values.items():
+        found = mine.values[name]
+        assert value == ([str(i) for i in found] if isinstance(found, list) else found if found is True else str(found))
+    assert mine.number("pp-size") == 4
+
+
+@pytest.mark.slow
+def test_it_really_serves(tmp_path: Path, device: str) -> None:
+    pair, engine = example_pair(), small_engine(device)
+    file = write_yaml(tmp_path, dtype="float32")
+    file.write_text(file.read_text().replace("disable-cuda-graph: true\n", ""))
+    module = (sys.executable, "-m", "draftwire", "launch", str(file))
+    with Server(engine.flags, tmp_path / "log", port=free_port(), env=engine.env, module=module[1:]) as server:
+        server.wait_ready(300)
+        assert server.generate(pair.prompts[0], 16)["meta_info"]["spec_verify_ct"] <= 12
+        log = (tmp_path / "log").read_text()
+    assert "WIRED" in log and "aux hidden states at boundaries [0, 3, 6]" in log
+
+
+@pytest.mark.slow
+def test_nothing_is_started_for_an_error(tmp_path: Path) -> None:
+    file = write_yaml(tmp_path, damage(tmp_path / "draft", [0, 3]))
+    ran = subprocess.run([sys.executable, "-m", "draftwire", "launch", str(file)], capture_output=True, text=True)
+    assert ran.returncode == 1 and "MISWIRED" in ran.stderr and "launch_server" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("tokens", "word"), [(["stray"], "stray"), (["--config"], "--config"), (["--config", "a.txt"], "a.txt")]
+)
+def test_command_lines_that_are_none(tokens: list[str], word: str) -> None:
+    from draftwire.draft import DraftError
+    from draftwire.flags import read_flags
+
+    with pytest.raises(DraftError, match=word):
+        read_flags(None, tokens)
