@@ -39,7 +39,7 @@ class Fault(NamedTuple):
 
 def wired(folder: Path, ids: Any = WIRED, **changes: Any) -> Path:
     """The example's draft as stock SGLang serves it right: ids that it reads as boundaries 0, 3 and 6."""
-    return damage(folder, ids, **changes)
+    return damage(folder, "as trained" if "eagle_config" in changes else ids, **changes)
 
 
 def permuted(folder: Path) -> Path:
@@ -119,7 +119,7 @@ FAULTS = (
     Fault("acceptance_not_simulated", "SGLANG_SIMULATE_ACC_LEN=4", changed(),
           env={**STOCK, "SGLANG_SIMULATE_ACC_LEN": "4"}),
 )  # fmt: skip
-HEALTHY = Fault("", "wired as trained", changed())
+HEALTHY = Fault("", "wired as trained", changed(eagle_config={IDS: WIRED, "aux_boundaries": WIRED}))
 
 
 def launch_flags(fault: Fault, draft: Path) -> list[str]:
