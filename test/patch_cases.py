@@ -140,6 +140,13 @@ def embedding_is_not_gathered(release: str, patched: Path) -> None:
         assert len(gathered) == 2, "boundaries 3 and 6, after an expert layer"
         assert all(torch.equal(state, truth[b]) for state, b in zip(states, [0, 1, 3, 6], strict=True))
         return
+    if (tree(release) / "srt/layers/communicator.py").exists():
+        names = {"ScatterMode": SimpleNamespace(model_input_output=lambda: "whole")}
+        module, owner = "sglang.srt.layers.communicator", "LayerScatterModes"
+        mode = upstream.cut(tree(release), module, owner, "_compute_layer_input_mode", **names)
+        modes = SimpleNamespace(_compute_layer_output_mode=lambda context: "scattered")
+        first, later = (SimpleNamespace(layer_id=i, previous_layer=lambda: None) for i in (0, 3))
+        assert [mode(modes, first), mode(modes, later)] == ["whole", "scattered"]
     moved = []
     gather = lambda hidden_states, **_: moved.append(hidden_states) or torch.cat([hidden_states] * 2)  # noqa: E731
     rows = []

@@ -106,3 +106,13 @@ def test_the_codemod_stops_where_a_place_is_not_as_expected(file, old, new):
 
     with pytest.raises(PatchError, match=file.replace(".", r"\.")):
         codemod.change(read)
+
+
+def test_the_codemod_refuses_an_address_that_is_there_twice():
+    def read(name: str) -> str:
+        text = (tree(RELEASES[-1]) / name).read_text()
+        again = "class Other:\n    @staticmethod\n    def from_server_args(\n        self,\n    ):\n        pass\n\n\n"
+        return text.replace("class ModelConfig:", again + "class ModelConfig:")
+
+    with pytest.raises(PatchError, match="one place between '@staticmethod' and 'def from_server_args"):
+        codemod.change(read)
