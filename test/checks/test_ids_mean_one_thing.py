@@ -45,3 +45,16 @@ def test_written_boundaries(tmp_path: Path) -> None:
 def test_other_families_have_one_meaning(tmp_path: Path) -> None:
     target = write_target(tmp_path / "target", architectures=["LlamaForCausalLM"])
     only(look(NAME, damage(tmp_path / "draft", [2, 5, 8]), target=target), "ok", "[3, 6, 9]")
+
+
+def test_gpt_oss_where_the_largest_is_the_last_layer(tmp_path: Path) -> None:
+    target = write_target(tmp_path / "target", architectures=["GptOssForCausalLM"])
+    found = only(look(NAME, damage(tmp_path / "draft", [8, 10, 12]), target=target, delivery="stock"), "warning")
+    assert "stock 0.5.8 to 0.5.16: [9, 11] and stops" in found.evidence
+    assert "stock 0.5.17 to 0.5.23: [8, 10, 12]" in found.evidence
+    only(look(NAME, damage(tmp_path / "other", [2, 5, 8]), target=target, delivery="stock"), "ok", "[3, 6, 9]")
+
+
+def test_with_and_without_draftwire() -> None:
+    found = only(look(NAME, delivery="stock"), "error")
+    assert found.evidence[-1] == "with draftwire: [0, 3, 6]"

@@ -20,10 +20,14 @@ Reports:
 - https://github.com/NickL77/BaldEagle/issues/18
 """
 
-from draftwire.capture_rules import SETTERS
+from itertools import groupby
+
+from draftwire.capture_rules import SETTERS, apply_rule
 from draftwire.case import Case
 from draftwire.finding import Finding, error, ok, skipped, warning
-from draftwire.reading import read_stock, show, trained_boundaries
+from draftwire.reading import read_stock, read_wired, show, trained_boundaries
+from draftwire.release import RELEASES
+from draftwire_overlay.srt.configs.model_config import DEEPSEEK_FAMILY
 
 SAY = "Write eagle_config.aux_boundaries with the boundaries that the draft was trained on."
 
@@ -43,28 +47,38 @@ def check(case: Case) -> Finding:
         if reading.captured == trained:
             return ok(f"Trained on and served boundaries {show(trained)}.", str(reading))
         return error(
-            f"Trained on boundaries {show(trained)}, served {show(reading.captured)}.", str(reading), *_others(case),
-            remedy=_mend(case, trained),
+            f"Trained on boundaries {show(trained)}, served {show(reading.captured)}.", str(reading),
+            *_by_release(case), remedy=_mend(case, trained),
         )  # fmt: skip
     if reading.ids is None:
         return ok(f"Served the default {show(reading.captured)}.", str(reading))
     rules = {rule for _, rule in SETTERS.get(case.target.architecture, ())}
-    if len(rules) > 1 and not (len(reading.ids) > 0 and reading.ids[0] == 1):
-        shifted = [b + 1 for b in reading.ids]
+    meanings = sorted({tuple(apply_rule(rule, reading.ids, case.target.num_layers)) for rule in rules})
+    if len(meanings) > 1:
         return warning(
-            f"The ids {list(reading.ids)} mean boundaries {list(reading.ids)} or {shifted}, and nothing says which.",
-            both, *_others(case), remedy=SAY,
+            f"The ids {list(reading.ids)} mean boundaries {' or '.join(map(show, meanings))}, and nothing says which.",
+            both, *_by_release(case),
+            remedy=SAY if case.target.architecture in DEEPSEEK_FAMILY else "Serve with a release that is right.",
         )  # fmt: skip
     return ok("One meaning in every release and for the trainers that write ids here.", both)
 
 
-def _others(case: Case) -> list[str]:
-    """What releases on both sides of 0.5.13 make of the ids without draftwire."""
-    lines = []
-    for label, release in (("0.5.8 to 0.5.12.post1", "0.5.12.post1"), ("0.5.13", "0.5.13"), ("0.5.14 on", "0.5.23")):
+def _by_release(case: Case) -> list[str]:
+    """What each release makes of the ids without draftwire, and the newest with it."""
+    said = []
+    for release in RELEASES:
         reading = read_stock(case, release)
-        lost = "" if reading.wanted is None or len(reading.wanted) == len(reading.captured or ()) else " and stops"
-        lines.append(f"stock {label}: {show(reading.captured)}{lost}")
+        stops = reading.wanted is not None and len(reading.wanted) > len(reading.captured or ())
+        told = "cannot capture" if reading.wanted is None else show(reading.captured) + (" and stops" if stops else "")
+        said.append((told, release))
+    lines = []
+    for told, group in groupby(said, key=lambda pair: pair[0]):
+        releases = [release for _, release in group]
+        span = releases[0] if releases[0] == releases[-1] else f"{releases[0]} to {releases[-1]}"
+        lines.append(f"stock {span}: {told}")
+    if case.target is not None and case.target.architecture in DEEPSEEK_FAMILY:
+        wired = read_wired(case)
+        lines.append(f"with draftwire: {'refused' if wired.refusal else show(wired.captured)}")
     return lines
 
 
