@@ -143,6 +143,10 @@ def test_the_log_line_says_how_ids_were_read():
     assert "rule: output" in line
     assert "-1 read as the embedding output" in line
     assert "embedding" not in str(read(config_of([2, 30, 58])))
+    written = str(read(config_of([-1, 1, 2], written=[0, 3, 31])))
+    assert "boundaries [0, 3, 31]" in written
+    assert "rule: as written" in written
+    assert "-1 read as" not in written
     assert "no ids" in str(read({}))
     assert "rule: default" in str(read({}))
 

@@ -46,7 +46,9 @@ def copy_package(folder: Path, mutation: Mutation | None) -> None:
         shutil.copytree(ROOT / source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         if mutation and mutation.file.startswith(f"{source}/"):
             file = folder / name / mutation.file.removeprefix(f"{source}/")
-            file.write_text(file.read_text().replace(mutation.old, mutation.new))
+            text = file.read_text()
+            assert mutation.old in text, f"{mutation.old!r} is not in {mutation.file}"
+            file.write_text(text.replace(mutation.old, mutation.new))
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
