@@ -95,7 +95,6 @@ FAULTS = (
     Fault("ids_mean_one_thing", "trained on boundaries 0, 3, 6, served 3, 6, 9", mistaken),
     Fault("boundaries_reachable", "-1 without draftwire", changed([-1, 2, 5])),
     Fault("fc_width", "two ids for an fc of three", changed([0, 3])),
-    Fault("two_batch_overlap_off", "--enable-two-batch-overlap", changed(), (*COUNTS, "--enable-two-batch-overlap")),
     Fault("one_pipeline_stage", "--pp-size 2", changed(), (*COUNTS, "--pp-size", "2")),
     Fault("draft_fits_target", "target_hidden_size of another target", changed(target_hidden_size=256)),
     Fault("norms_match_flags", "fc_norm in the config, no such tensors", changed(fc_norm=True)),

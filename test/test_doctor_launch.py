@@ -77,6 +77,14 @@ def test_the_command_line_goes_before_the_file(tmp_path: Path, started: list) ->
     assert len(started) == 1
 
 
+def test_the_doctor_reads_the_same_file(tmp_path: Path, started: list) -> None:
+    file = write_yaml(tmp_path)
+    doctor = CliRunner().invoke(app, ["doctor", "--serve", str(file), "--sglang", "0.5.23"])
+    assert doctor.exit_code == 0 and doctor.stdout.splitlines()[-1].endswith("WIRED"), doctor.output
+    worse = CliRunner().invoke(app, ["doctor", "--serve", str(file), "--", "--speculative-algorithm", "EAGLE"])
+    assert worse.exit_code == 1 and "--speculative-algorithm EAGLE in the command line" in worse.stdout
+
+
 def test_what_cannot_be_looked_at_does_not_start(tmp_path: Path, started: list) -> None:
     file = write_yaml(tmp_path, tmp_path / "nothing")
     result = launch(file)

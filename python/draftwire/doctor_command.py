@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -30,12 +31,12 @@ def doctor(
     from draftwire.doctor import collect, examine
 
     if list_names or explain:
-        names = [explain] if explain else list(checks.NAMES)
+        from draftwire.rendering import listing, page
+
         if explain and explain not in checks.NAMES:
             fail(f"expected a check of `draftwire doctor --list`; found {explain!r} in --explain; name one")
-        for name in names:
-            page = (checks.load(name).__doc__ or "").strip()
-            typer.echo(page if explain else f"{name:<31}{page.splitlines()[0]}")
+        pages = {name: checks.load(name).__doc__ or "" for name in checks.NAMES}
+        typer.echo(page(pages[explain]) if explain else listing((n, t.splitlines()[0]) for n, t in pages.items()))
         raise typer.Exit(0)
     if only and only not in checks.NAMES:
         fail(f"expected a check of `draftwire doctor --list`; found {only!r} in --only; name one")
@@ -49,8 +50,12 @@ def doctor(
     else:
         from draftwire.rendering import render
 
-        typer.echo(render(report, colour=sys.stdout.isatty()))
+        typer.echo(render(report, colour=wants_colour(sys.stdout)))
     raise typer.Exit(report.status)
+
+
+def wants_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def fail(line: str) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from draftwire.doctor_command import fail
+from draftwire.doctor_command import fail, wants_colour
 
 
 def launch(
@@ -50,7 +50,7 @@ def _look(config: Path, command_line: list[str], anyway: bool) -> int:
             fail(str(failure))
         typer.echo(f"draftwire: {printable(str(failure))}", err=True)
         return 2
-    typer.echo(render(report, colour=sys.stderr.isatty()), err=True)
+    typer.echo(render(report, colour=wants_colour(sys.stderr)), err=True)
     return report.status
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from draftwire.doctor import Report
 from draftwire.finding import Finding
@@ -52,6 +52,23 @@ def _wrap(text: str, margin: int = 0) -> list[str]:
         printable(text), WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
+
+
+def page(text: str) -> str:
+    """A check's docstring in 80 columns; the lines of its list stay lines."""
+    paragraphs = text.strip().split("\n\n")
+    told = [p if "\n- " in p else "\n".join(_wrap(" ".join(p.split()))) for p in paragraphs]
+    return "\n\n".join(told)
+
+
+def listing(names_and_lines: Iterable[tuple[str, str]]) -> str:
+    """Each name and what it states."""
+    width = 31
+    lines = []
+    for name, line in names_and_lines:
+        wrapped = textwrap.wrap(line, WIDTH - width, break_on_hyphens=False)
+        lines += [f"{name:<{width}}{wrapped[0]}", *(" " * width + more for more in wrapped[1:])]
+    return "\n".join(lines)
 
 
 def printable(text: str) -> str:

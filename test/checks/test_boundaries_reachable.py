@@ -14,11 +14,11 @@ def test_healthy() -> None:
 @pytest.mark.parametrize(
     ("ids", "release", "words"),
     [
-        ([-1, 2, 5], "0.5.23", ["-1 is no layer"]),
-        ([0, 3, 6], "0.5.13", ["crashes", "layer 0"]),
-        ([-1, 2, 5], "0.5.12", ["crashes", "layer 0"]),
-        ([3, 6, 12], "0.5.23", ["output of the last layer", "12"]),
-        ([3, 6, 99], "0.5.23", ["Boundary 99", "12 layers"]),
+        ([-1, 2, 5], "0.5.23", ["-1 is no layer", "Install draftwire"]),
+        ([0, 3, 6], "0.5.13", ["crashes", "layer 0", "Install draftwire"]),
+        ([-1, 2, 5], "0.5.12", ["crashes", "layer 0", "Install draftwire"]),
+        ([3, 6, 12], "0.5.23", ["output of the last layer", "12", "Train the draft on an earlier layer"]),
+        ([3, 6, 99], "0.5.23", ["Boundary 99", "12 layers", "Name the draft's own target"]),
     ],
 )
 def test_stock(tmp_path: Path, ids: list[int], release: str, words: list[str]) -> None:

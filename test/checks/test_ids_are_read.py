@@ -25,6 +25,12 @@ def test_top_level_ids_that_are_the_default(tmp_path: Path) -> None:
     only(look(NAME, draft, delivery="stock"), "warning", "happens to be the same")
 
 
+def test_only_boundaries_on_stock(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft", eagle_config={"aux_boundaries": [0, 3, 6]})
+    only(look(NAME, draft, delivery="stock"), "error", "only eagle_config.aux_boundaries")
+    only(look(NAME, top(tmp_path / "top", [0, 3, 6]), delivery="stock"), "error", "at the top of config.json")
+
+
 def test_no_ids(tmp_path: Path) -> None:
     draft = damage(tmp_path / "draft", None)
     only(look(NAME, draft), "warning", "[2, 6, 9]", "a guess")

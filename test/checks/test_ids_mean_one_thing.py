@@ -24,7 +24,7 @@ def test_minus_one_on_stock() -> None:
 def test_plain_ids(tmp_path: Path, release: str, delivery: str, served: str) -> None:
     """The founding case: the same list is other layers before and after 0.5.13."""
     found = look(NAME, damage(tmp_path / "draft", [2, 5, 8]), release=release, delivery=delivery)
-    only(found, "warning", f": {served}", "[2, 5, 8] or [3, 6, 9]")
+    only(found, "warning", f": {served}", "[2, 5, 8] or [3, 6, 9]", "Write eagle_config.aux_boundaries")
 
 
 def test_first_id_1_means_outputs_in_every_release(tmp_path: Path) -> None:
@@ -52,9 +52,16 @@ def test_gpt_oss_where_the_largest_is_the_last_layer(tmp_path: Path) -> None:
     found = only(look(NAME, damage(tmp_path / "draft", [8, 10, 12]), target=target, delivery="stock"), "warning")
     assert "stock 0.5.8 to 0.5.16: [9, 11] and stops" in found.evidence
     assert "stock 0.5.17 to 0.5.23: [8, 10, 12]" in found.evidence
+    assert "release that is right" in found.remedy
     only(look(NAME, damage(tmp_path / "other", [2, 5, 8]), target=target, delivery="stock"), "ok", "[3, 6, 9]")
 
 
 def test_with_and_without_draftwire() -> None:
     found = only(look(NAME, delivery="stock"), "error")
     assert found.evidence[-1] == "with draftwire: [0, 3, 6]"
+    assert "Install draftwire" in found.remedy
+
+
+def test_the_last_layer_with_draftwire(tmp_path: Path) -> None:
+    found = look(NAME, damage(tmp_path / "draft", [-1, 5, 11]))
+    only(found, "error", "Trained on boundaries [0, 6, 12], served [0, 6]", "boundaries_reachable")

@@ -38,4 +38,12 @@ def test_by_release(tmp_path: Path, keys: dict, release: str, delivery: str, lev
 )
 def test_mla(tmp_path: Path, key: str, release: str, level: str) -> None:
     draft = damage(tmp_path / "draft", architectures=["Eagle3DeepseekV2ForCausalLM"], **{key: True})
-    only(look(NAME, draft, release=release, delivery="stock"), level)
+    found = only(look(NAME, draft, release=release, delivery="stock"), level)
+    assert level == "ok" or ("overlay" in found.remedy) == (key == "norm_before_fc")
+
+
+def test_remedy_and_reason(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft", norm_before_fc=True)
+    only(look(NAME, draft, release="0.5.16", delivery="stock"), "error", "SGLang 0.5.16 ignores it", "overlay")
+    mla = damage(tmp_path / "mla", architectures=["Eagle3DeepseekV2ForCausalLM"], norm_before_fc=True)
+    only(look(NAME, mla, delivery="stock"), "error", "its MLA draft ignores it")

@@ -27,7 +27,12 @@ def test_an_embedding_of_another_width(tmp_path: Path) -> None:
 )
 def test_failing(tmp_path: Path, name: str) -> None:
     found = look(NAME, damage(tmp_path / "draft", tensors=without(name)))
-    only(found, "error", f"no {name.replace('midlayer', 'layers.0')}", "random")
+    assert " more" not in only(found, "error", f"no {name.replace('midlayer', 'layers.0')}", "random").text
+
+
+def test_several(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft", tensors=without("lm_head.weight", "norm.weight"))
+    only(look(NAME, draft), "error", "no norm.weight and 1 more")
 
 
 def test_the_second_layer(tmp_path: Path) -> None:

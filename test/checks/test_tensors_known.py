@@ -22,5 +22,11 @@ def test_layers_0_before_0_5_12(tmp_path: Path) -> None:
 
 def test_an_unknown_name(tmp_path: Path) -> None:
     draft = damage(tmp_path / "draft", tensors=rename("midlayer.mlp.up_proj", "midlayer.mlp.up"))
-    only(look(NAME, draft), "error", "refuses layers.0.mlp.up.weight")
+    found = only(look(NAME, draft), "error", "refuses layers.0.mlp.up.weight")
+    assert " more" not in found.text
+    both = {
+        name.replace("mlp.up_proj", "mlp.up").replace("mlp.gate_proj", "mlp.gate"): t
+        for name, t in read_weights().items()
+    }
+    only(look(NAME, damage(tmp_path / "both", tensors=both)), "error", "layers.0.mlp.gate.weight and 1 more")
     only(look(NAME, draft, delivery="stock"), "warning", "drop layers.0.mlp.up.weight")

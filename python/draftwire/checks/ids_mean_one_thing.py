@@ -29,6 +29,7 @@ from draftwire.reading import read_stock, read_wired, show, trained_boundaries
 from draftwire.release import RELEASES
 from draftwire_overlay.srt.configs.model_config import DEEPSEEK_FAMILY
 
+INSTALL = "Install draftwire beside SGLang 0.5.14 or later, patch an older one, or run `draftwire convert`."
 SAY = "Write eagle_config.aux_boundaries with the boundaries that the draft was trained on."
 
 
@@ -48,7 +49,7 @@ def check(case: Case) -> Finding:
             return ok(f"Trained on and served boundaries {show(trained)}.", str(reading))
         return error(
             f"Trained on boundaries {show(trained)}, served {show(reading.captured)}.", str(reading),
-            *_by_release(case), remedy=_mend(case, trained),
+            *_by_release(case), remedy=INSTALL if case.delivery == "stock" else "Mend what boundaries_reachable names.",
         )  # fmt: skip
     if reading.ids is None:
         return ok(f"Served the default {show(reading.captured)}.", str(reading))
@@ -80,9 +81,3 @@ def _by_release(case: Case) -> list[str]:
         wired = read_wired(case)
         lines.append(f"with draftwire: {'refused' if wired.refusal else show(wired.captured)}")
     return lines
-
-
-def _mend(case: Case, trained: tuple[int, ...]) -> str:
-    if case.delivery == "stock":
-        return "Install draftwire beside SGLang 0.5.14 or later, patch an older one, or run `draftwire convert`."
-    return f"Say what is true: eagle_config.aux_boundaries {list(trained)}, or the ids."
