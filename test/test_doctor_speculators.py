@@ -57,4 +57,5 @@ def test_converted(saved: Path, case: dict, tmp_path: Path) -> None:
     report = run(tmp_path / "out", "overlay")
     assert (report.verdict, errors(report)) == ("WIRED", set()), report.findings
     assert tuple(case["boundaries"]) == report.case.reading.captured
-    assert errors(run(tmp_path / "out", "stock")) == STOCK[case["name"]]
+    marked = {"shapes_match_config"} if report.case.requires else set()
+    assert errors(run(tmp_path / "out", "stock")) == STOCK[case["name"]] | marked

@@ -41,7 +41,25 @@ def show(boundaries: Any) -> str:
 
 def read_served(case: Case) -> Reading:
     """By draftwire's rule where it wires this target, by the release's own elsewhere."""
-    return read_wired(case) if case.is_wired_by_us else read_stock(case, case.release)
+    if case.is_wired_by_us:
+        return read_wired(case)
+    if case.delivery != "stock" and case.target is not None and (found := _words_of_ours(case)):
+        refusal = WiringError(
+            f"nested ids without -1 for a target of {case.target.architecture}", found, CONFIG,
+            "write this release's own ids",
+        )  # fmt: skip
+        return Reading(None, None, None, "", "", str(refusal))
+    return read_stock(case, case.release)
+
+
+def _words_of_ours(case: Case) -> str:
+    """What draftwire refuses to leave to another family's own rule: it could not be what it says."""
+    ids = case.eagle_config.get(IDS)
+    if isinstance(ids, list) and -1 in ids:
+        return f"{NESTED} {ids}"
+    if case.draft.config.get(IDS):
+        return f"{IDS} {case.draft.config[IDS]}"
+    return f"eagle_config.{BOUNDARIES}" if case.eagle_config.get(BOUNDARIES) else ""
 
 
 def read_wired(case: Case) -> Reading:

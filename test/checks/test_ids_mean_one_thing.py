@@ -52,7 +52,7 @@ def test_gpt_oss_where_the_largest_is_the_last_layer(tmp_path: Path) -> None:
     found = only(look(NAME, damage(tmp_path / "draft", [8, 10, 12]), target=target, delivery="stock"), "warning")
     assert "stock 0.5.8 to 0.5.16: [9, 11] and stops" in found.evidence
     assert "stock 0.5.17 to 0.5.23: [8, 10, 12]" in found.evidence
-    assert "release that is right" in found.remedy
+    assert "as this release reads them" in found.remedy
     only(look(NAME, damage(tmp_path / "other", [2, 5, 8]), target=target, delivery="stock"), "ok", "[3, 6, 9]")
 
 
@@ -65,3 +65,11 @@ def test_with_and_without_draftwire() -> None:
 def test_the_last_layer_with_draftwire(tmp_path: Path) -> None:
     found = look(NAME, damage(tmp_path / "draft", [-1, 5, 11]))
     only(found, "error", "Trained on boundaries [0, 6, 12], served [0, 6]", "boundaries_reachable")
+
+
+@pytest.mark.parametrize("keys", [{"ids": [-1, 2, 5]}, {IDS: [0, 3, 6]}, {"eagle_config": {"aux_boundaries": [3, 6]}}])
+def test_draftwire_leaves_other_families_their_rule(tmp_path: Path, keys: dict) -> None:
+    """The overlay refuses what their own rule could not mean."""
+    target = write_target(tmp_path / "target", architectures=["LlamaForCausalLM"])
+    draft = damage(tmp_path / "draft", **({"ids": [2, 5, 8]} | keys if "eagle_config" not in keys else keys))
+    only(look(NAME, draft, target=target), "error", "draftwire refuses", "LlamaForCausalLM", "as this release reads")

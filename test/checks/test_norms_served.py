@@ -42,6 +42,11 @@ def test_mla(tmp_path: Path, key: str, release: str, level: str) -> None:
     assert level == "ok" or ("overlay" in found.remedy) == (key == "norm_before_fc")
 
 
+def test_what_a_newer_converter_asked_for(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft", eagle_config={"requires": ["norm_before_residual", "third_eye"]})
+    only(look(NAME, draft), "error", "third_eye", "newer draftwire")
+
+
 def test_remedy_and_reason(tmp_path: Path) -> None:
     draft = damage(tmp_path / "draft", norm_before_fc=True)
     only(look(NAME, draft, release="0.5.16", delivery="stock"), "error", "SGLang 0.5.16 ignores it", "overlay")

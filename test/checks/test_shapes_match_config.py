@@ -33,8 +33,12 @@ def test_no_sizes(tmp_path: Path) -> None:
     only(look(NAME, damage(tmp_path / "draft", intermediate_size="512")), "error", "intermediate_size")
 
 
-def test_the_converters_mark_is_no_other_shape(tmp_path: Path) -> None:
+def test_the_converters_mark(tmp_path: Path) -> None:
+    """Only the overlay unfolds it, and only where the config says what for."""
     weights = read_weights()
     dtype, shape, data = weights["midlayer.hidden_norm.weight"]
     weights["midlayer.hidden_norm.weight"] = (dtype, (1, *shape), data)
-    only(look(NAME, damage(tmp_path / "draft", tensors=weights)), "ok")
+    marked = damage(tmp_path / "draft", tensors=weights, eagle_config={"requires": ["norm_before_residual"]})
+    only(look(NAME, marked), "ok")
+    only(look(NAME, marked, delivery="stock"), "error", "hidden_norm", "[1, 192]")
+    only(look(NAME, damage(tmp_path / "unsaid", tensors=weights)), "error", "hidden_norm")

@@ -20,3 +20,11 @@ def test_failing() -> None:
     only(look(NAME, DRAFT, *TP, "--enforce-disable-flashinfer-allreduce-fusion", release="0.5.13"), "ok")
     only(look(NAME, DRAFT, *TP, "--enable-dp-attention", release="0.5.13"), "ok")
     only(look(NAME, launch=None, release="0.5.13"), "skipped")
+
+
+def test_a_scattered_embedding() -> None:
+    flag = "--enable-attn-tp-input-scattered"
+    only(look(NAME, DRAFT, flag, release="0.5.13", delivery="patch"), "error", "Leave the flag out")
+    only(look(NAME, DRAFT, flag, release="0.5.14", delivery="patch"), "ok")
+    only(look(NAME, release="0.5.13", delivery="patch"), "ok")
+    only(look(NAME, launch=None, release="0.5.13", delivery="patch"), "skipped")

@@ -19,6 +19,7 @@ Reports:
 """
 
 from draftwire.case import Case
+from draftwire.features import KNOWN
 from draftwire.finding import Finding, error, ok
 
 
@@ -33,6 +34,14 @@ def check(case: Case) -> list[Finding]:
                 else "Train the MLA draft without it, or serve a newer release.",
             )
         )  # fmt: skip
+    for name in case.requires:
+        if name not in KNOWN:
+            findings.append(
+                error(
+                    f"The converter asked for {name}, which this draftwire does not know.",
+                    f"eagle_config.requires {case.requires}", remedy="Install a newer draftwire.",
+                )
+            )  # fmt: skip
     return findings or [ok("The server runs the draft's norms.")]
 
 
