@@ -83,7 +83,9 @@ def does_not_fit(target: Target) -> str:
 def run_target(target: Target, ids: Tensor) -> tuple[list[Tensor], Tensor]:
     """Boundaries 0 to n of the target [T, hidden] in float32, and n after the final norm, by transformers."""
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     try:
         model = AutoModelForCausalLM.from_pretrained(
             target.directory, dtype=torch.float32, trust_remote_code=False, local_files_only=True

@@ -23,7 +23,7 @@ from draftwire.network import Network
 from draftwire.settings import Settings, layer_config
 from draftwire.weights import TargetParts, to_tensor
 
-ROWS = 2048  # rows of all wirings that are computed together
+ROWS = 1024  # rows of all wirings that are computed together
 HEAD_ROWS = 512
 SMALL = 2**28  # values up to which 16-bit weights are computed in float32
 

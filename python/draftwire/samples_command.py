@@ -103,7 +103,8 @@ def name_dumped(target: str, directory: Path, *, states: str = "", as_json: bool
             f"state {i}: {what}, mean norm {one.norm:.3g}" + (f"; said to be {said[i]}" * other if said else "")
         )
     last = named[-1]
-    status = 2 if last.boundary is None else 0 if last.boundary == read.num_layers and not wrong else 1
+    right = last.boundary == read.num_layers and last.normed == first.last_is_normed and not wrong
+    status = 2 if last.boundary is None else 0 if right else 1
     lines.append(_of_last(last, read.num_layers, first.last_is_normed, reason))
     if as_json:
         table = [{"boundary": n.boundary, "normed": n.normed, "mean_norm": n.norm} for n in named]
@@ -120,8 +121,10 @@ def _of_last(last: Any, layers: int, normed: bool, reason: str) -> str:
             f"would learn what layer {last.boundary} foretells; dump boundary {layers} too"
         )
     if last.normed != normed:
-        form = "after" if last.normed else "before"
-        return f"the last state is the target's output {form} the final norm, which this format's trainer expects not"
+        form, other = ("after", "before") if last.normed else ("before", "after")
+        return (
+            f"the last state is the target's output {form} the final norm; this format's trainer takes it as {other} it"
+        )
     return f"the last state is boundary {layers}, the target's output: what the trainer takes as the verifier's state"
 
 
@@ -136,7 +139,8 @@ def describe(case: Case, found: Diagnosis) -> Iterator[str]:
         yield f"best: states ({states}), {doubt}; decided by agreement with the {found.kind}"
         if found.runner_up:
             other, agreement = found.runner_up
-            yield f"next: states ({', '.join('?' if b is None else str(b) for b in other)}), {agreement} when it stopped"
+            states = ", ".join("?" if b is None else str(b) for b in other)
+            yield f"next: states ({states}), {agreement} when it stopped"
     for kind, rows in found.scores.items():
         for step, (full, reduced) in enumerate(rows, 1):
             yield f"agreement with the {kind}, step {step}: {full}; draft vocabulary {reduced}"
