@@ -14,7 +14,7 @@ import pytest
 from mutations import MUTATIONS, OVERLAY, Mutation
 
 ROOT = Path(__file__).parent.parent
-TENSORS = "python/draftwire/tensors.py"
+HEADERS = "python/draftwire/headers.py"
 # Copied under the names that they are imported by; a copy comes before the installed package on the path.
 PACKAGES = {"python/draftwire": "draftwire", "python/sglang": "draftwire_overlay"}
 
@@ -75,7 +75,7 @@ def test_a_copy_without_a_mutation_passes(run_tests, tmp_path):
     status, output = run_tests(sorted({mutation.test for mutation in MUTATIONS}), tmp_path)
     assert status == 0, output[-2000:]
     broken = tmp_path / "broken"
-    status, output = run_tests(["test_tensors.py"], broken, Mutation(TENSORS, "import json", "import absent", ""))
+    status, output = run_tests(["test_draft.py"], broken, Mutation(HEADERS, "import json", "import absent", ""))
     assert status == 2, output[-2000:]
     assert str(broken) in output
 

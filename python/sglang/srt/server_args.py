@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from draftwire.headers import DraftError, read_tensors
 from draftwire.refusal import end_with_workers, refuse
-from draftwire.tensors import TensorError, read_directory
 from draftwire_overlay.srt.configs.model_config import CaptureList
 from draftwire_overlay.srt.speculative.aux_boundaries import IDS
 
@@ -48,10 +48,12 @@ def require_fc(directory: Path, ids: CaptureList) -> None:
 
     A quantised fc or a directory without safetensors is left to the worker's check of the built model.
     """
+    if not any(directory.glob("*.safetensors")):
+        return
     try:
-        tensors = read_directory(directory)
-    except (TensorError, OSError) as error:
-        refuse(f"{error}; export the draft again")
+        tensors = read_tensors(directory)
+    except DraftError as error:
+        refuse(error)
     fc = tensors.get("fc.weight") or tensors.get("model.fc.weight")
     hidden = ids.hidden_size
     if fc is not None and fc.dtype in ("F64", "F32", "F16", "BF16") and fc.shape[-1:] != (len(ids) * hidden,):
