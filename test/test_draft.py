@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from draftwire.draft import DraftError, find_directory, read_draft
-from draftwire.headers import read_header, read_tensors
+from draftwire.headers import DraftError, read_header, read_tensors
 
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -207,3 +207,13 @@ def test_an_index_cannot_leave_the_directory(tmp_path: Path) -> None:
     (tmp_path / "other.safetensors").write_bytes(small.pack({"a": small.floats(2)}))
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../other.safetensors"}}))
     assert "beside it" in refusal(read_tensors, folder)
+
+
+def test_tensors_that_share_bytes(tmp_path: Path) -> None:
+    """Two tensors over the first of two places: the sizes add up, the places do not."""
+    entry = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
+    header = json.dumps({"a": entry, "b": entry}).encode()
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(DraftError, match="expected 'b' from byte 4 of the data; found 0"):
+        read_header(file)
