@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from draftwire.draft import DraftError, find_directory, read_draft
-from draftwire.headers import DraftError, read_header, read_tensors
+from draftwire.headers import read_header, read_tensors
 
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
