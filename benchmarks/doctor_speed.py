@@ -88,11 +88,11 @@ def products(folder: Path, tokens: int) -> dict:
     from draftwire.draft import read_draft
 
     draft = module.Replay(read_draft(folder))
-    rows, layer = tokens - 1, [t for n, t in draft.tensors.items() if "_proj" in n]
+    rows, layer = tokens - 1, [t.to(draft.dtype) for n, t in draft.tensors.items() if "_proj" in n]
     together = max(1, module.ROWS // rows)
 
     def run(rows: int, wirings: int, steps: int) -> None:
-        given = {w: torch.randn(together * rows, w).bfloat16() for w in {t.shape[1] for t in [*layer, draft.head]}}
+        given = {w: torch.randn(together * rows, w).to(draft.dtype) for w in {t.shape[1] for t in [*layer, draft.head]}}
         for _ in range(STATES):
             for block in draft.blocks:
                 linear(given[draft.width][:rows], block)
@@ -133,7 +133,7 @@ def main() -> None:
     row = {
         "benchmark": "doctor_speed", "command": "python benchmarks/doctor_speed.py " + " ".join(sys.argv[1:]),
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "commit": subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip(),
+        "commit": subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {os.environ.get('OMP_NUM_THREADS', 'all')} threads",
         "hidden": given.hidden, "tokens": given.tokens, "wirings": WIRINGS, "steps": STEPS, "dtype": "bfloat16",
         "seconds": round(measured["seconds"], 2), "products_seconds": [round(p["seconds"], 2) for p in (before, after)],

@@ -127,8 +127,8 @@ def test_a_target_without_its_head_shard_gives_what_it_has(samples: Samples, tmp
     """Embedding, norm and head are read from whichever shards are there; no layer is."""
     weights = load_file(PAIR.target / "model.safetensors")
     (tmp_path / "config.json").write_bytes((PAIR.target / "config.json").read_bytes())
-    shards = {"model.embed_tokens.weight": "a.safetensors", "lm_head.weight": "c.safetensors",
-              "model.norm.weight": "b.safetensors", "model.layers.0.input_layernorm.weight": "b.safetensors"}  # fmt: skip
+    names = {"model.embed_tokens": "a", "lm_head": "c", "model.norm": "b", "model.layers.0.input_layernorm": "b"}
+    shards = {f"{name}.weight": f"{shard}.safetensors" for name, shard in names.items()}
     for shard in ("a.safetensors", "b.safetensors"):
         save_file({n: weights[n] for n, s in shards.items() if s == shard}, tmp_path / shard)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))

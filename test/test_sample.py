@@ -98,7 +98,7 @@ def test_a_bad_manifest(tmp_path: Path, text: str) -> None:
 
 BAD = {
     "another hidden size": (tensors(hidden_states=[torch.zeros(T, H + 1)] * S),
-                            r"expected hidden_states\[0\] \[6, 8\] of floats; found \[6, 9\] of torch.float32 in .*data_0"),
+                            r"expected hidden_states\[0\] \[6, 8\] of floats; found \[6, 9\] of torch.float32 in .*"),
     "two widths": (tensors(hidden_states=[torch.zeros(T, H), torch.zeros(T, H + 1)]), r"hidden_states\[1\] \[6, 8\]"),
     "unequal lengths": (tensors(hidden_states=[torch.zeros(T, H), torch.zeros(T - 1, H)]),
                         r"expected hidden_states\[1\] \[6, 8\] of floats; found \[5, 8\]"),
@@ -107,8 +107,8 @@ BAD = {
     "negative ids": (tensors(input_ids=torch.tensor([0, 1, 2, -1, 4, 5])), r"input_ids from 0 to below 50; found \[-1"),
     "no tokens": (tensors(input_ids=torch.zeros(0, dtype=torch.long)), r"expected input_ids \[T\] of integers.*\[0\]"),
     "ids as floats": (tensors(input_ids=torch.zeros(T)), r"expected input_ids \[T\] of integers.*float32"),
-    "a mask of zeros": (tensors(loss_mask=torch.zeros(T)), r"a token that counts; found zeros only in loss_mask of .*dat"),
-    "a mask of another length": (tensors(loss_mask=torch.ones(T + 1)), r"expected loss_mask \[6\]; found \[7\] in .*data"),
+    "a mask of zeros": (tensors(loss_mask=torch.zeros(T)), r"a token that counts; found zeros only in loss_mask of .*"),
+    "a mask of another length": (tensors(loss_mask=torch.ones(T + 1)), r"expected loss_mask \[6\]; found \[7\] in .*"),
     "NaN": (tensors(hidden_states=[torch.zeros(T, H), torch.full((T, H), float("nan"))]),
             r"expected hidden_states\[1\] without NaN and infinity; found 6 such rows in .*data_0.pt"),
     "no states": (tensors(hidden_states=None), r"expected hidden_states: a tensor; found NoneType in .*data_0.pt"),

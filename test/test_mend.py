@@ -1,0 +1,128 @@
+"""What `--fix` writes is served as trained, by this and by other releases; and by the real engine (slow)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+import torch
+from draft_damage import DAMAGES, add_norms, damage, swap_blocks
+from safetensors.torch import load_file
+from test_diagnosis import SAMPLES, case_of
+
+from draftwire.acceptance import Acceptance
+from draftwire.diagnosis import Diagnosis, diagnose
+from draftwire.draft import DraftError
+from draftwire.mend import mend
+from draftwire.pair import Pair, example_pair
+from draftwire.sample import Samples, read_samples
+from draftwire.samples_command import examine_samples
+from draftwire.search import Candidate
+from draftwire.settings import read_settings
+
+PAIR = example_pair()
+
+
+@pytest.fixture(scope="module")
+def samples() -> Samples:
+    return read_samples(SAMPLES, hidden_size=192, vocab_size=1024)
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("target_ids_in_d2t", "without_the_embedding")]
+
+
+@pytest.mark.parametrize("name", ["swapped_blocks", "joint_norm", *SLOW])
+def test_a_mended_draft_is_wired(name: str, samples: Samples, tmp_path: Path) -> None:
+    _, config, edit = DAMAGES[name]
+    draft = damage(tmp_path / "draft", config, edit)
+    before = {file.name: file.read_bytes() for file in draft.iterdir()}
+    text, status = examine_samples(case_of(draft), SAMPLES, fix=tmp_path / "out")
+    assert status == 0
+    assert "for the overlay: ids [0, 3, 6] (or [-1, 2, 5])" in text
+    assert "for stock SGLang 0.5.23: the same ids [0, 3, 6]" in text
+    assert text.splitlines()[-1] == "WIRED"
+    assert {file.name: file.read_bytes() for file in draft.iterdir()} == before
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+    source, out = load_file(PAIR.draft / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    assert torch.equal(out["fc.weight"], source["fc.weight"])
+    assert torch.equal(out["d2t"], source["d2t"])
+    assert "input_norm.weight" not in out
+    assert diagnose(case_of(tmp_path / "out", delivery="stock"), samples).verdict == "WIRED"
+
+
+def found_order(draft: Path, **flags: bool) -> tuple[Diagnosis, object]:
+    """As if the samples had said that fc takes boundaries 3, 0, 6."""
+    case = case_of(draft)
+    settings = read_settings(case.draft)._replace(**flags)
+    winner = Candidate((1, 0, 2), settings)
+    return Diagnosis("MISWIRED", [], winner=winner, boundaries=(3, 0, 6), decided=True, served=(0, 3, 6)), case
+
+
+def test_norms_of_states_move_with_their_blocks(tmp_path: Path) -> None:
+    def mark(tensors: dict) -> None:
+        swap_blocks(tensors)
+        add_norms(tensors)
+        for i in range(3):
+            tensors[f"fc_norm.{i}.weight"] *= i + 1
+
+    found, case = found_order(damage(tmp_path / "draft", {"fc_norm": True}, mark))
+    mend(case, found, tmp_path / "out")
+    out = load_file(tmp_path / "out" / "model.safetensors")
+    assert [float(out[f"fc_norm.{i}.weight"][0]) for i in range(3)] == [2, 1, 3]
+    assert torch.equal(out["fc.weight"], load_file(PAIR.draft / "model.safetensors")["fc.weight"])
+
+
+def test_a_joint_norm_moves_with_its_blocks(tmp_path: Path) -> None:
+    def mark(tensors: dict) -> None:
+        tensors["input_norm.weight"] = torch.arange(576).float()
+
+    found, case = found_order(damage(tmp_path / "draft", {"norm_before_fc": True}, mark))
+    mend(case, found, tmp_path / "out")
+    weight = load_file(tmp_path / "out" / "model.safetensors")["input_norm.weight"]
+    assert weight.tolist() == [*range(192, 384), *range(192), *range(384, 576)]
+
+
+def test_flags_are_written(tmp_path: Path) -> None:
+    found, case = found_order(damage(tmp_path / "draft"), norm_before_residual=True, norm_output=True)
+    output = mend(case, found, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["norm_before_residual"] is config["norm_output"] is True
+    assert output.requires == ["norm_before_residual"]
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [0, 3, 6]
+
+
+@pytest.mark.parametrize("change", [{"decided": False}, {"boundaries": (3, None, 6)}, {"winner": None}])
+def test_nothing_is_mended_in_doubt(change: dict, tmp_path: Path) -> None:
+    found, case = found_order(PAIR.draft)
+    for key, value in change.items():
+        setattr(found, key, value)
+    with pytest.raises(DraftError, match="expected a wiring that is beyond doubt"):
+        mend(case, found, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_is_there_is_kept(tmp_path: Path) -> None:
+    found, case = found_order(PAIR.draft)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DraftError, match="expected a directory that is not there yet"):
+        mend(case, found, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_engine_serves_the_mended_draft_at_the_originals_acceptance(
+    tmp_path: Path, serve, pair: Pair, prompts: list[list[int]]
+) -> None:
+    _, config, edit = DAMAGES["swapped_blocks"]
+    draft = damage(tmp_path / "draft", config | DAMAGES["without_the_embedding"].config, edit)
+    _, status = examine_samples(case_of(draft), SAMPLES, fix=tmp_path / "out")
+    assert status == 0
+    lengths = {}
+    for name, folder in (("original", pair.draft), ("damaged", draft), ("mended", tmp_path / "out")):
+        with serve(pair.flags(folder)) as server:
+            lengths[name] = Acceptance.of(server.generate(prompt, 48) for prompt in prompts[:8]).length
+    assert lengths["mended"] == lengths["original"]
+    assert lengths["damaged"] < lengths["original"] - 0.5
