@@ -22,9 +22,15 @@ def doctor(
     list_names: Annotated[bool, typer.Option("--list", help="The checks and what they state.")] = False,
     explain: Annotated[str, typer.Option(metavar="NAME", help="A check's page.")] = "",
     only: Annotated[str, typer.Option(metavar="NAME", help="Run one check.")] = "",
+    samples: Annotated[Path | None, typer.Option(metavar="DIR", help="Training samples to run the draft on.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Their prepared dataset, for loss masks.")] = None,
+    states: Annotated[str, typer.Option(metavar="0,3,6,9", help="Which boundary each dumped state is.")] = "",
+    expect: Annotated[float | None, typer.Option(metavar="0.747", help="The trainer's agreement at step 1.")] = None,
+    fix: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the draft as it must be served.")] = None,
 ) -> None:
     """Check a draft against its target, its launch flags (after `--`) and an SGLang release. Runs nothing.
 
+    With --samples it runs the draft on training samples instead; with a target and no draft it names their states.
     Exit status: 0 nothing wrong, 1 an error was found, 2 it could not look.
     """
     from draftwire import checks
@@ -40,7 +46,21 @@ def doctor(
         raise typer.Exit(0)
     if only and only not in checks.NAMES:
         fail(f"expected a check of `draftwire doctor --list`; found {only!r} in --only; name one")
+    if samples is None and (data or states or expect is not None or fix):
+        fail("expected --samples with --data, --states, --expect and --fix; found none; name the trainer's dump")
     try:
+        if samples is not None:
+            from draftwire.samples_command import examine_samples, name_dumped
+
+            if target and not draft and serve is None and not context.args:
+                text, status = name_dumped(target, samples, states=states, as_json=as_json)
+            else:
+                case = collect(draft or None, target or None, serve, context.args, sglang or None, delivery or None)
+                text, status = examine_samples(
+                    case, samples, data=data, states=states, expect=expect, fix=fix, as_json=as_json
+                )
+            typer.echo(text)
+            raise typer.Exit(status)
         case = collect(draft or None, target or None, serve, context.args, sglang or None, delivery or None)
         report = examine(case, [only] if only else checks.NAMES)
     except (ValueError, OSError) as failure:
