@@ -108,7 +108,7 @@ FAULTS = (
     Fault("positions_reach", "max_position_embeddings 256 of 4,096", changed(max_position_embeddings=256)),
     Fault("window_passed", "a window of 16 that was not trained", changed(),
           (*COUNTS, "--speculative-draft-window-size", "16")),
-    Fault("flags_kept", "4 steps and 24 draft tokens", changed(),
+    Fault("flags_kept", "4 steps and 24 draft tokens, of which 5 are verified", changed(),
           ("--speculative-num-steps", "4", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "24")),
     Fault("tree_fits_backend", "topk 4 over pages of 16 on intel_amx", changed(),
           ("--speculative-num-steps", "3", "--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "8",

@@ -15,6 +15,7 @@ from draftwire import checks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COSTS = DOCS / "check-costs.json"
+LONGEST = 72
 COMMAND = "python -m draftwire.catalogue"
 
 
@@ -53,8 +54,11 @@ def _cost(costs: Mapping[str, Any], name: str) -> str:
     if fault is None:
         return "not measured"
     if "crash" in fault:
-        return f"the server ends: `{fault['crash'].replace('|', '/')}`"
+        line = fault["crash"].replace("|", "/").replace("`", "'")
+        return f"the server ends: `{line if len(line) <= LONGEST else line[:LONGEST] + '..'}`"
     length, healthy = fault["acceptance"], costs["healthy"]
+    if length == healthy:
+        return f"nothing here, acceptance length {length:.2f} as without it"
     return f"acceptance length {length:.2f} for {healthy:.2f}"
 
 

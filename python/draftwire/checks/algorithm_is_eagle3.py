@@ -3,7 +3,7 @@
 What: the launch flags beside the draft. EAGLE and NEXTN are for drafts that read one hidden state.
 
 Why: with EAGLE the target captures no aux hidden states. The draft then gets states that are as wide as its own, by
-which SGLang tells that `fc` is not to be run, and skips it in silence: acceptance length exactly 1.00, no error.
+which SGLang tells that `fc` is not to be run, and skips it in silence: acceptance length 1.00 or little more, no error.
 
 Example: `--speculative-algorithm EAGLE --speculative-draft-model-path kimi-k2.5-eagle3`.
 
