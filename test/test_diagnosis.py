@@ -44,7 +44,10 @@ def test_the_example_is_wired(samples: Samples) -> None:
     assert norms[0] == min(norms.values())
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+FAST = ("swapped_blocks", "target_ids_in_d2t", "theta", "normed_output")
+
+
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in DAMAGES])
 def test_the_damaged_axis_is_named(name: str, samples: Samples, tmp_path: Path) -> None:
     axis, config, edit = DAMAGES[name]
     found = diagnose(case_of(damage(tmp_path / "draft", config, edit)), samples)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from draftwire.draft import DraftError, find_directory
+from draftwire.rendering import printable
 
 if TYPE_CHECKING:
     from draftwire.case import Case
@@ -41,7 +42,7 @@ def examine_samples(
         lines, mended = _mend(case, found, samples, fix, lines)
         status = STATUS[mended.verdict]
     if not as_json:
-        return "\n".join(lines), status
+        return "\n".join(printable(line) for line in lines), status
     table = as_table(found) | ({"fixed": {"out": str(fix), **as_table(mended)}} if mended else {})
     return json.dumps(table, indent=2), status
 

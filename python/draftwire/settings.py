@@ -98,20 +98,23 @@ def _windows(draft: Draft, layer: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 
 def served_settings(case: Case) -> Settings:
-    """What the server of a case computes with this draft's config: what a release does not read is not done."""
+    """What the server of a case computes with this draft's config: what a release does not read is not done.
+
+    The patch brings norm_before_residual; q and k norms, windows and the MLA draft's norm before fc are the overlay's.
+    """
     asked, release = read_settings(case.draft), case.release
-    ours = case.delivery != "stock"
+    overlay = case.delivery == "overlay"
     top = case.draft.config
     mla = case.is_mla
     # Stock drafts read fc_norm and norm_output at the top only.
     fc_norm = bool(top.get("fc_norm") or top.get("use_aux_norm")) and has(release, "mla_norms" if mla else "fc_norm")
     norm_output = bool(top.get("norm_output")) and has(release, "mla_norms" if mla else "norm_output")
     return asked._replace(
-        norm_before_residual=asked.norm_before_residual and ours and not mla,
-        norm_before_fc=asked.norm_before_fc and (ours or (not mla and has(release, "norm_before_fc"))),
+        norm_before_residual=asked.norm_before_residual and case.delivery != "stock" and not mla,
+        norm_before_fc=asked.norm_before_fc and (overlay or (not mla and has(release, "norm_before_fc"))),
         fc_norm=fc_norm,
         norm_output=norm_output,
-        qk_norm=asked.qk_norm and ours,
+        qk_norm=asked.qk_norm and overlay and "qk_norm" in case.requires,
         rope=_served_rope(case, asked.rope),
         window=_served_window(case, asked.window),
     )
