@@ -13,6 +13,8 @@ from draftwire.pair import Pair, example_pair
 from draftwire.server import Server
 
 TOKENS = 48
+# Acceptance length of the wired draft over the first 8 prompts, float32, 3 steps: 384 tokens in 150 verify steps.
+SMALL_PAIR = 384 / 150
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pytest
 import upstream
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import assert_says
 
 from draftwire_overlay.srt.speculative import aux_boundaries
 from draftwire_overlay.srt.speculative.aux_boundaries import (
@@ -24,6 +25,7 @@ from draftwire_overlay.srt.speculative.aux_boundaries import (
     WiringError,
     require_reachable,
     resolve,
+    wants_states,
 )
 
 UNHURRIED = settings(deadline=None)  # The machine may be busy.
@@ -368,3 +370,24 @@ def test_nothing_but_the_standard_library_is_imported():
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names
     assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("config", "parts"),
+    [
+        ({"eagle_config": {"use_aux_hidden_state": False, IDS: [-1, 2]}}, ["true beside the ids [-1, 2]", "False"]),
+        ({"eagle_config": {"use_aux_hidden_state": False}, IDS: [2, 5]}, ["true beside the ids [2, 5]", "False"]),
+        ({"eagle_config": {"use_aux_hidden_state": None}}, ["true or false", "None"]),
+        ({"eagle_config": {IDS: [-1, 2]}, BOUNDARIES: [1]}, ["aux_boundaries in eagle_config", "top level"]),
+        ({"eagle_config": 0}, ["a table", "0"]),
+    ],
+)
+def test_keys_around_the_ids_that_contradict_them(config, parts):
+    with pytest.raises(WiringError) as refused:
+        wants_states(config, "draft/config.json")
+    assert_says(str(refused.value), *parts)
+
+
+def test_whether_states_are_wanted():
+    assert wants_states({}, "") and wants_states({"eagle_config": {IDS: [-1]}}, "")
+    assert not wants_states({"eagle_config": {"use_aux_hidden_state": False}}, "")

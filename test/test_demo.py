@@ -2,15 +2,21 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from draftwire import demo
 from draftwire.acceptance import Acceptance
+from draftwire.cli import app
 from draftwire.demo import Arm, is_near_tie, table_of
+from draftwire.server import ServerError
 
 KEYS = ["baseline_tok_s", "wired_tok_s", "miswired_tok_s", "wired_accept_length", "miswired_accept_length"]
 KEYS += ["outputs_equal", "sglang", "device"]
@@ -95,3 +101,33 @@ def test_the_demo_itself() -> None:
     assert ran.returncode == 0, ran.stderr
     row = json.loads(ran.stdout.splitlines()[-1])
     assert row["outputs_equal"] and row["wired_accept_length"] >= 2.5 > 2.0 > row["miswired_accept_length"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_the_servers_too(number: signal.Signals, tmp_path: Path) -> None:
+    """A launcher that is ended however, while its server (here a process that sleeps) still starts."""
+    code = (
+        "from pathlib import Path; from draftwire.cli import one_line; from draftwire.server import Server\n"
+        "with one_line(), Server([], Path('server.log'), module=('-c', 'import time; time.sleep(60)')) as server:\n"
+        "    print(server.process.pid, flush=True)\n"
+        "    server.wait_ready()\n"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout
+    server = int(launcher.stdout.readline())
+    launcher.send_signal(number)
+    assert launcher.wait(30) != 0
+    end = time.monotonic() + 10
+    while (alive := Path(f"/proc/{server}/cmdline").exists()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not alive
+
+
+def test_a_verdict_is_the_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status in (0, 1):
+        monkeypatch.setattr(demo, "run", lambda status=status: status)
+        result = CliRunner().invoke(app, ["demo"])
+        assert (result.exit_code, result.output) == (status, "")
+    monkeypatch.setattr(demo, "run", lambda: (_ for _ in ()).throw(ServerError("server ended")))
+    result = CliRunner().invoke(app, ["demo"])
+    assert (result.exit_code, result.output) == (2, "draftwire: server ended\n")

@@ -37,7 +37,7 @@ def site(tmp_path: Path) -> Callable:
 
 def check_refusal(result: tuple, *words: str, within: float = 60) -> None:
     status, lines, seconds, alive = result
-    assert status not in (0, None)
+    assert status == 1
     assert lines[-1].startswith("draftwire: expected ") and all(word in lines[-1] for word in words), lines[-1]
     assert seconds < within
     assert not alive
@@ -52,7 +52,7 @@ def test_ids_out_of_range(fails: Callable, pair: Pair, tmp_path: Path) -> None:
 
 def test_a_worker_at_tensor_parallel_2(fails: Callable, pair: Pair, site: Callable) -> None:
     result = fails(pair.flags(), ranks=2, env=site(WORKER_REFUSES), timeout=120)
-    check_refusal(result, "3 x 192 = 576", "found 7", within=120)
+    check_refusal(result, "3 x 192 = 576", "found 7", within=60)
 
 
 def test_stock_stops_at_minus_one(fails: Callable, pair: Pair) -> None:

@@ -213,9 +213,30 @@ def test_the_target_is_left_as_it_is():
 
 
 def test_a_draft_without_aux_states_is_left_as_it_is(tmp_path):
-    nested = {IDS: [-1, 2, 5], "use_aux_hidden_state": False}
+    nested = {"use_aux_hidden_state": False}
     draft = draft_config(server_args(write_draft(tmp_path / "draft", nested)))
     assert draft.hf_config.eagle_config == nested
+
+
+@pytest.mark.parametrize(
+    ("config", "parts"),
+    [
+        ({"use_aux_hidden_state": False, IDS: [-1, 2, 5]}, ["true beside the ids [-1, 2, 5]", "False"]),
+        ({"use_aux_hidden_state": False, BOUNDARIES: [0, 3, 6]}, ["true beside the ids [0, 3, 6]", "False"]),
+        ({"use_aux_hidden_state": 0}, ["true or false", "0"]),
+        ({"use_aux_hidden_state": "false", IDS: [-1, 2, 5]}, ["true or false", "'false'"]),
+        ([], ["a table", "[]"]),
+        (False, ["a table", "False"]),
+    ],
+)
+def test_keys_that_contradict_the_ids_are_refused(tmp_path, config, parts):
+    draft = write_draft(tmp_path / "draft", None, eagle_config=config)
+    assert_says(refusal_of(draft_config, server_args(draft)), *parts, str(draft))
+
+
+def test_boundaries_outside_of_eagle_config_are_refused(tmp_path):
+    draft = write_draft(tmp_path / "draft", {IDS: [-1, 2, 5]}, aux_boundaries=[1, 2, 3])
+    assert_says(refusal_of(draft_config, server_args(draft)), "aux_boundaries in eagle_config", "top level", "move it")
 
 
 def test_another_algorithm_is_left_as_it_is():
@@ -295,7 +316,6 @@ def test_another_familys_plain_ids_are_left_alone_with_a_warning(tmp_path, caplo
         ({BOUNDARIES: [0, 3, 6]}, {}),
         (None, {IDS: [2, 5, 8]}),
         (None, {IDS: [-1, 2, 5]}),
-        ([2, 5, 8], {}),
         ({IDS: 7}, {}),
         ({IDS: "2,5"}, {}),
     ],

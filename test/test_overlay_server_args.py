@@ -155,3 +155,25 @@ def test_the_weights_of_a_real_draft_are_not_read(tmp_path):
         stream.truncate(8 + struct.unpack("<Q", stream.read(8))[0])
         stream.truncate(size)
     check(draft)
+
+
+@pytest.mark.parametrize("path", ["/nowhere/draft", "./nowhere", "~/nowhere/draft", "a/b/c"])
+def test_a_draft_that_is_not_there_is_refused(path):
+    args = server_args(EXAMPLE / "draft")
+    args.speculative_draft_model_path = path
+    assert_says(
+        refusal_of(args.check_server_args), "a draft", "no config.json in " + path, "--speculative-draft-model-path"
+    )
+    assert CALLS == []
+
+
+def test_a_hub_name_is_left_to_the_hub():
+    overlay_file.require_config("lightseekorg/kimi-k2.5-eagle3")
+    overlay_file.require_config("s3://bucket/some/draft")
+
+
+def test_a_model_without_fc_is_refused(tmp_path):
+    """The target itself as its draft, say."""
+    draft = write_draft(tmp_path / "draft", {IDS: [-1, 2, 5]})
+    write_fc(draft, 3, name="lm_head.weight")
+    assert_says(refusal_of(check, draft), "fc.weight", "found none", str(draft), "no EAGLE-3 draft")

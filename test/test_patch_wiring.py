@@ -110,8 +110,9 @@ def test_targets_and_drafts_without_states_are_left_alone(wiring):
     load = loader(nested(-1, 2, 5))
     wiring.resolves_draft_ids("output")(load)(flags())
     assert load.draft.eagle_config == {IDS: [-1, 2, 5]}
-    without = {"eagle_config": {"use_aux_hidden_state": False, IDS: [9, 1]}}
+    without = {"eagle_config": {"use_aux_hidden_state": False}}
     assert resolved(wiring, without).eagle_config == without["eagle_config"]
+    assert "true beside the ids" in refusal(wiring, {"eagle_config": {"use_aux_hidden_state": False, IDS: [0, 3]}})
     assert resolved(wiring, nested(5, 2), server=flags(speculative_algorithm=None)).eagle_config == {IDS: [5, 2]}
 
 

@@ -73,7 +73,7 @@ def test_an_unknown_release_may_be_tried_and_says_so(release, monkeypatch, caplo
     assert "not tested with SGLang 0.5.24" in caplog.text
 
 
-@pytest.mark.parametrize("value", ["off", "OFF", "0", "false", "False"])
+@pytest.mark.parametrize("value", ["off", "OFF", " off", "0", "false", "False"])
 @pytest.mark.parametrize("name", ["0.5.23", "0.5.24"])
 def test_the_off_switch_says_so(value, name, release, monkeypatch, caplog):
     installed = release(name)
@@ -84,8 +84,15 @@ def test_the_off_switch_says_so(value, name, release, monkeypatch, caplog):
     assert f"draftwire is off (DRAFTWIRE=off): layer ids mean what SGLang {name} makes of them" in caplog.text
 
 
+@pytest.mark.parametrize("value", ["no", "disabled", "none"])
+def test_a_value_that_means_neither_is_refused(value, release, monkeypatch):
+    release("0.5.23")
+    monkeypatch.setenv("DRAFTWIRE", value)
+    assert_says(refusal_of(activate), "DRAFTWIRE=off or nothing", repr(value))
+
+
 @pytest.mark.parametrize("value", ["", "on", "1"])
-def test_any_other_value_leaves_it_on(value, release, monkeypatch, caplog):
+def test_on_leaves_it_on(value, release, monkeypatch, caplog):
     installed = release("0.5.23")
     monkeypatch.setenv("DRAFTWIRE", value)
     activate()

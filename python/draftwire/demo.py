@@ -52,9 +52,15 @@ def is_near_tie(server: Server, prompt: Sequence[int], output: Sequence[int], re
 
 @contextmanager
 def kept_on_failure(prefix: str) -> Iterator[Path]:
-    """A temporary folder, removed at the end unless an exception leaves it to be looked at."""
+    """A temporary folder, removed at the end unless an error, which names its log, leaves it to be looked at."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
-    yield folder
+    try:
+        yield folder
+    except Exception:
+        raise
+    except BaseException:  # Interrupted: there is nothing to look at.
+        shutil.rmtree(folder)
+        raise
     shutil.rmtree(folder)
 
 
@@ -110,9 +116,10 @@ def table_of(arms: list[Arm]) -> Table:
 
 def run(out: Console | None = None, progress: Console | None = None) -> int:
     """Measure the three arms, print the table and the JSON line; 0 where the wired arm is wired and exact."""
+    out, progress = out or Console(), progress or Console(stderr=True)
+    progress.print("looking for SGLang and a GPU")
     from sglang.version import __version__ as release
 
-    out, progress = out or Console(), progress or Console(stderr=True)
     pair, device = example_pair(), find_device()
     engine, dtype = small_engine(device), "float32" if device == "cpu" else "bfloat16"
     progress.print(f"SGLang {release} on {device}: {PROMPTS} prompts, {TOKENS} new tokens each, {dtype}, one at a time")

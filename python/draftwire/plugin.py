@@ -53,7 +53,10 @@ def _wire() -> None:
     import sglang
     from sglang.version import __version__ as release
 
-    if os.environ.get("DRAFTWIRE", "").lower() in ("off", "0", "false"):
+    switch = os.environ.get("DRAFTWIRE", "").strip().lower()
+    if switch not in ("", "on", "off", "1", "0", "true", "false"):
+        refuse(f"expected DRAFTWIRE=off or nothing, found DRAFTWIRE={switch!r}; unset it or write off")
+    if switch in ("off", "0", "false"):
         logger.warning("draftwire is off (DRAFTWIRE=off): layer ids mean what SGLang %s makes of them", release)
         return
     if is_patched(Path(next(iter(sglang.__path__)))):

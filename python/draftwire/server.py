@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -30,6 +31,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def _end_with_parent() -> None:
+    """In the server, before it runs: SIGTERM when the process that launched it ends, however it does (Linux)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
 class Server:
     """`python -m sglang.launch_server` in a process group of its own; a context manager.
 
@@ -55,7 +61,13 @@ class Server:
     def start(self) -> Server:
         with self.log.open("w") as file:
             self.process = subprocess.Popen(
-                self.command, env=self.env, stdout=file, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True
+                self.command,
+                env=self.env,
+                stdout=file,
+                stderr=file,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         return self
 
@@ -122,16 +134,21 @@ class Server:
         return self.process.wait(timeout)
 
     def stop(self) -> None:
-        """End the server and its process group: SIGTERM to it, and SIGKILL to all that is left after 20 s."""
+        """End the server and its process group: SIGTERM to it, and SIGKILL to all that is left after 20 s.
+
+        An interrupt meanwhile (a second Ctrl-C) ends the patience, not the clean-up.
+        """
         if self.process is None:
             return
-        self.process.terminate()
-        end = time.monotonic() + 20
-        while self.is_alive() and time.monotonic() < end:
-            time.sleep(0.05)
-        if self.is_alive():
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        try:
+            self.process.terminate()
+            end = time.monotonic() + 20
+            while self.is_alive() and time.monotonic() < end:
+                time.sleep(0.05)
+        finally:
+            if self.is_alive():
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def is_alive(self) -> bool:
         """Whether any process of the server's group still runs."""

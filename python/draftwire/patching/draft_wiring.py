@@ -17,6 +17,7 @@ from sglang.srt.speculative.aux_boundaries import (
     WiringError,
     require_reachable,
     resolve,
+    wants_states,
 )
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def resolves_draft_ids(nested_ids: str, *, states: int | None = None, embedding_
                     _read_features(config.hf_config, source)
                     if algorithm != "EAGLE3":
                         _refuse_eagle(config.hf_config, algorithm, source)
-                    elif uses_states(config.hf_config):
+                    elif wants_states(_raw(config.hf_config), source):
                         target = load(server_args)
                         ids = read_ids(config.hf_config, target, nested_ids, source)
                         if ids is not None:
@@ -93,14 +94,13 @@ def require_wirable(server_args) -> None:
             logger.log(level, "EAGLE-3 draft: %s", ids.wiring)
 
 
-def uses_states(draft: Any) -> bool:
-    nested = getattr(draft, "eagle_config", None)
-    return not isinstance(nested, dict) or nested.get("use_aux_hidden_state") is not False
+def _raw(draft: Any) -> dict[str, Any]:
+    return {name: getattr(draft, name, None) for name in ("eagle_config", IDS, BOUNDARIES, "speculators_model_type")}
 
 
 def read_ids(draft: Any, target: Any, nested_ids: str, source: str) -> CaptureList | None:
     """The boundaries that a draft's hf_config asks of a target; None where the target's own rule is left alone."""
-    raw = {name: getattr(draft, name, None) for name in ("eagle_config", IDS, "speculators_model_type")}
+    raw = _raw(draft)
     nested = raw["eagle_config"] or {}
     if isinstance(nested, dict) and isinstance(nested.get(IDS), CaptureList):
         return nested[IDS]

@@ -30,6 +30,7 @@ def _require_wirable(server_args) -> None:
 
     if not server_args.speculative_draft_model_path:
         return
+    require_config(server_args.speculative_draft_model_path)
     end_with_workers()
     join_pending()
     draft = ModelConfig.from_server_args(
@@ -38,9 +39,16 @@ def _require_wirable(server_args) -> None:
         model_revision=server_args.speculative_draft_model_revision,
         is_draft_model=True,
     )
-    ids = (getattr(draft.hf_config, "eagle_config", None) or {}).get(IDS)
+    ids = (vars(draft.hf_config).get("eagle_config") or {}).get(IDS)
     if isinstance(ids, CaptureList) and Path(draft.model_path).is_dir():
         require_fc(Path(draft.model_path), ids)
+
+
+def require_config(path: str) -> None:
+    """Refuse a draft path that cannot be a hub name (org/name) and holds no config.json."""
+    local = path.startswith(("/", ".", "~")) or path.count("/") > 1
+    if local and "://" not in path and not (Path(path).expanduser() / "config.json").is_file():
+        refuse(f"expected a draft, found no config.json in {path}; correct --speculative-draft-model-path")
 
 
 def require_fc(directory: Path, ids: CaptureList) -> None:
@@ -55,6 +63,8 @@ def require_fc(directory: Path, ids: CaptureList) -> None:
     except DraftError as error:
         refuse(error)
     fc = tensors.get("fc.weight") or tensors.get("model.fc.weight")
+    if not any(name.removeprefix("model.").startswith("fc.") for name in tensors):
+        refuse(f"expected fc.weight for {ids.wiring}, found none in {directory}; this is no EAGLE-3 draft")
     hidden = ids.hidden_size
     if fc is not None and fc.dtype in ("F64", "F32", "F16", "BF16") and fc.shape[-1:] != (len(ids) * hidden,):
         refuse(

@@ -20,6 +20,7 @@ from draftwire_overlay.srt.speculative.aux_boundaries import (
     WiringError,
     require_reachable,
     resolve,
+    wants_states,
 )
 
 logger = logging.getLogger("draftwire")
@@ -60,10 +61,12 @@ class ModelConfig:
 
 
 def _refuse_eagle(draft: Any, algorithm: str, source: str) -> None:
-    names = [name for name in getattr(draft, "architectures", None) or [] if "eagle3" in name.lower()]
-    if names:
+    nested = getattr(draft, "eagle_config", None)
+    signs = [name for name in getattr(draft, "architectures", None) or [] if "eagle3" in name.lower()]
+    signs += [f"with {IDS}" for table in (nested, vars(draft)) if isinstance(table, dict) and table.get(IDS)]
+    if signs:
         raise WiringError(
-            f"--speculative-algorithm EAGLE3 for the draft {names[0]}",
+            f"--speculative-algorithm EAGLE3 for the draft {signs[0]}",
             f"--speculative-algorithm {algorithm}",
             f"the launch flags beside {source}",
             "EAGLE captures no aux hidden states and the draft's fc would be skipped",
@@ -72,12 +75,11 @@ def _refuse_eagle(draft: Any, algorithm: str, source: str) -> None:
 
 def _normalise(draft: Any, target: Any, server_args: Any, source: str) -> None:
     """Resolve the ids of `draft` (its hf_config) and write what every later reader will see into it."""
-    eagle_config = getattr(draft, "eagle_config", None) or {}
-    raw = {"eagle_config": eagle_config, IDS: getattr(draft, IDS, None)}
-    raw["speculators_model_type"] = getattr(draft, "speculators_model_type", None)
-    if isinstance(eagle_config, dict) and eagle_config.get("use_aux_hidden_state") is False:
-        logger.info("draftwire: %s wants no aux hidden states, nothing to wire", source)
+    raw = {name: getattr(draft, name, None) for name in ("eagle_config", IDS, BOUNDARIES, "speculators_model_type")}
+    if not wants_states(raw, source):
+        logger.warning("draftwire: %s wants no aux hidden states, nothing to wire", source)
         return
+    eagle_config = raw["eagle_config"] or {}
     architecture = (getattr(target.hf_config, "architectures", None) or ["unknown"])[0]
     if architecture not in DEEPSEEK_FAMILY:
         _leave_alone(raw, architecture, source)
@@ -94,7 +96,7 @@ def _normalise(draft: Any, target: Any, server_args: Any, source: str) -> None:
     if count not in (None, len(wiring.boundaries)):
         raise WiringError(
             f"num_aux_hidden_states {len(wiring.boundaries)}, as many as boundaries {list(wiring.boundaries)}",
-            count,
+            repr(count),
             source,
             "correct the count or the ids",
         )
@@ -102,7 +104,7 @@ def _normalise(draft: Any, target: Any, server_args: Any, source: str) -> None:
     if width not in (None, text.hidden_size):
         raise WiringError(
             f"target_hidden_size {text.hidden_size}, the target's hidden_size",
-            width,
+            repr(width),
             source,
             "serve the target that the draft was trained for",
         )
@@ -123,9 +125,9 @@ def _normalise(draft: Any, target: Any, server_args: Any, source: str) -> None:
 
 def _leave_alone(raw: dict[str, Any], architecture: str, source: str) -> None:
     """Another family's target keeps its release's own rule, where the ids are plain nested ones."""
-    eagle_config = raw["eagle_config"]
-    nested = eagle_config.get(IDS) if isinstance(eagle_config, dict) else eagle_config
-    plain = nested is None or (nested is not eagle_config and isinstance(nested, list) and -1 not in nested)
+    eagle_config = raw["eagle_config"] or {}
+    nested = eagle_config.get(IDS)
+    plain = nested is None or (isinstance(nested, list) and -1 not in nested)
     if not plain or raw[IDS] or eagle_config.get(BOUNDARIES):
         raise WiringError(
             f"nested ids without -1 for a target of {architecture}",

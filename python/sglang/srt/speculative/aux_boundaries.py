@@ -62,6 +62,31 @@ class Wiring:
         )
 
 
+def wants_states(config: Mapping[str, Any], source: str) -> bool:
+    """Whether a draft reads captured states at all (`eagle_config.use_aux_hidden_state`, true where absent).
+
+    config, source: as for `resolve`. Raises WiringError where the keys around the ids contradict each other.
+    """
+    nested = config.get("eagle_config")
+    if nested is not None and not isinstance(nested, Mapping):
+        raise WiringError("a table", repr(nested), f"eagle_config of {source}", f"write {{{IDS!r}: [...]}}")
+    if config.get(BOUNDARIES) is not None:
+        raise WiringError(
+            f"{BOUNDARIES} in eagle_config", f"{BOUNDARIES} at top level", source, "move it into eagle_config"
+        )
+    nested = nested or {}
+    flag = nested.get("use_aux_hidden_state", True)
+    where = f"eagle_config.use_aux_hidden_state of {source}"
+    if not isinstance(flag, bool):
+        raise WiringError("true or false", repr(flag), where, "write true for a draft that reads captured states")
+    ids = [table[key] for table in (nested, config) for key in (IDS, BOUNDARIES) if table.get(key) is not None]
+    if ids and not flag:
+        raise WiringError(
+            f"true beside the ids {ids[0]}", flag, where, "delete the one that the draft was not trained with"
+        )
+    return flag
+
+
 def resolve(config: Mapping[str, Any], *, num_layers: int, release_rule: str, source: str) -> Wiring:
     """The wiring that a draft's config asks for.
 
@@ -70,9 +95,8 @@ def resolve(config: Mapping[str, Any], *, num_layers: int, release_rule: str, so
     source: where the config lies, for messages.
     Raises WiringError where the ids have no certain meaning or cannot be captured.
     """
+    wants_states(config, source)
     nested_config = config.get("eagle_config") or {}
-    if not isinstance(nested_config, Mapping):
-        raise WiringError("a table", repr(nested_config), f"eagle_config of {source}", f"write {{{IDS!r}: [...]}}")
     nested = _read(nested_config.get(IDS), NESTED, release_rule, source)
     top = _read(config.get(IDS), IDS, "index" if config.get("speculators_model_type") else None, source)
     written = nested_config.get(BOUNDARIES)
