@@ -17,7 +17,7 @@ from draftwire.pair import example_pair
 from draftwire.server import Server, free_port
 
 FLAGS = {
-    "speculative-algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative-eagle-topk": 1,
+    "speculative-algorithm": "EAGLE3", "speculative-num-steps": 3, "speculative-eagle-topk": 1,
     "speculative-num-draft-tokens": 4, "max-running-requests": 4, "disable-cuda-graph": True,
 }  # fmt: skip
 
@@ -94,6 +94,11 @@ def test_what_cannot_be_looked_at_does_not_start(tmp_path: Path, started: list) 
     assert launch("--anyway", file).exit_code == 0 and len(started) == 1
 
 
+def test_underscores_are_no_flags_to_upstream(tmp_path: Path, started: list) -> None:
+    result = launch(write_yaml(tmp_path, tp_size=2))
+    assert result.exit_code == 2 and started == [] and "tp_size" in result.stderr and "dashes" in result.stderr
+
+
 def test_no_draft_no_checks(tmp_path: Path, started: list) -> None:
     result = launch(write_yaml(tmp_path, draft=None))
     assert result.exit_code == 0 and len(started) == 1 and "nothing to check" in result.stderr
@@ -138,7 +143,13 @@ def test_nothing_is_started_for_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "word"), [(["stray"], "stray"), (["--config"], "--config"), (["--config", "a.txt"], "a.txt")]
+    ("tokens", "word"),
+    [
+        (["--tp_size", "2"], "--tp-size"),
+        (["stray"], "stray"),
+        (["--config"], "--config"),
+        (["--config", "a.txt"], "a.txt"),
+    ],
 )
 def test_command_lines_that_are_none(tokens: list[str], word: str) -> None:
     from draftwire.draft import DraftError

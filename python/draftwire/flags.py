@@ -76,8 +76,10 @@ def read_flags(config: Path | None, command_line: Sequence[str]) -> Flags:
     return Flags({**values, **given}, sources)
 
 
-def canonical(name: str) -> str:
-    name = name.replace("_", "-")
+def canonical(name: str, where: object) -> str:
+    """The first long name. Raises DraftError on underscores, for which SGLang's parser ends with a usage message."""
+    if "_" in name:
+        raise DraftError(f"--{name.replace('_', '-')}"[:80], name[:80], where, "write dashes, SGLang takes no others")
     return ALIASES.get(name, name)
 
 
@@ -87,7 +89,7 @@ def _read_command_line(tokens: Sequence[str]) -> dict[str, Any]:
     for token in tokens:
         if token.startswith("--") and len(token) > 2:
             raw, equals, value = token[2:].partition("=")
-            name = canonical(raw)
+            name = canonical(raw, "the command line")
             values[name] = value if equals else True
         elif name is None:
             raise DraftError("launch flags such as --tp-size 8", repr(token)[:60], "the command line", "name the flag")
@@ -126,4 +128,4 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise DraftError("a table of flags", type(table).__name__, file, "write one `flag: value` a line")
     if deep := [k for k, v in table.items() if isinstance(v, list) and any(isinstance(i, (list, dict)) for i in v)]:
         raise DraftError(f"a flat list for {deep[0]}", "a nested one", file, "correct the file")
-    return {canonical(key): value for key, value in table.items() if value is not None}
+    return {canonical(key, file): value for key, value in table.items() if value is not None}
