@@ -25,7 +25,9 @@ def activate() -> None:
     try:
         import sgl_kernel
     except Exception as error:
-        raise SystemExit(_line(f"a working sgl_kernel, found {error}", "mend what it names, or unset SGLANG_USE_CPU_ENGINE")) from error
+        raise SystemExit(
+            _line(f"a working sgl_kernel, found {error}", "mend what it names, or unset SGLANG_USE_CPU_ENGINE")
+        ) from error
     if getattr(sgl_kernel, "PROVIDED_BY", None) != "draftwire-cpu":
         found = getattr(sgl_kernel, "__file__", sgl_kernel)
         raise SystemExit(_line(f"its own sgl_kernel, found {found}", "remove that or uninstall draftwire-cpu"))

@@ -72,7 +72,7 @@ def copied(copy: Path) -> Path:
     return copy
 
 
-def tested(copy: Path, tests: list[str]) -> subprocess.CompletedProcess:
+def run_tests(copy: Path, tests: list[str]) -> subprocess.CompletedProcess:
     environment = {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
     if tests == ORACLE:
         environment |= {"TRITON_INTERPRET": "1", "SGLANG_USE_CPU_ENGINE": "1"}
@@ -87,7 +87,7 @@ def test_the_tests_pass_on_a_copy_and_test_that_copy(tmp_path, tests):
     copy = copied(tmp_path)
     with (copy / "draftwire_cpu" / "__init__.py").open("a") as file:
         file.write("open(__file__ + '.imported', 'w').close()\n")
-    done = tested(copy, tests)
+    done = run_tests(copy, tests)
     assert done.returncode == 0, done.stdout
     assert (copy / "draftwire_cpu" / "__init__.py.imported").exists()
 
@@ -98,5 +98,5 @@ def test_the_tests_catch(tmp_path, name, old, new, tests):
     text = file.read_text()
     assert text.count(old) == 1, f"expected {old!r} once in {name}, found {text.count(old)} times"
     file.write_text(text.replace(old, new))
-    done = tested(tmp_path, tests)
+    done = run_tests(tmp_path, tests)
     assert done.returncode == 1, done.stdout

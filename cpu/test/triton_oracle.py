@@ -14,7 +14,7 @@ from sglang.srt.mem_cache import allocation
 from sglang.srt.speculative.eagle_utils import organize_draft_results
 
 POOL = 64
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=25, deadline=None, derandomize=True)
 SEEDS = st.integers(0, 10**6)
 
 
