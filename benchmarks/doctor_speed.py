@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,12 @@ class Clock:
 
     def read(self) -> dict[str, float]:
         return {"seconds": time.perf_counter() - self.wall, "cpu_seconds": time.process_time() - self.cpu}
+
+
+def peak_memory() -> int:
+    """Bytes resident at most in this process, by the kernel's count (getrusage's begins with the parent's)."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def make(folder: Path, hidden: int, inner: int, heads: int) -> None:
@@ -87,7 +92,7 @@ def replay(folder: Path, tokens: int) -> dict:
     times = clock.read()
     assert drafted.shape == (WIRINGS, STEPS, tokens - 1)
     read = sum(s.size for n, s in draft.draft.tensors.items() if n != "embed_tokens.weight")
-    return {**times, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "weights": read}
+    return {**times, "peak": peak_memory(), "weights": read}
 
 
 def products(folder: Path, tokens: int) -> dict:
@@ -100,7 +105,7 @@ def products(folder: Path, tokens: int) -> dict:
 
     draft = module.Replay(read_draft(folder))
     rows, layer = tokens - 1, [t.to(draft.dtype) for n, t in draft.tensors.items() if "_proj" in n]
-    together = max(1, module.ROWS // rows)
+    together = draft.together(rows)
 
     def run(rows: int, wirings: int, steps: int) -> None:
         given = {w: torch.randn(together * rows, w).to(draft.dtype) for w in {t.shape[1] for t in [*layer, draft.head]}}

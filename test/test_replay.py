@@ -85,7 +85,7 @@ def test_fc_in_pieces_is_fc(samples: Samples, tmp_path: Path, flags: dict, edit)
 def test_batched_wirings_are_the_single_ones(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     replay, sample = example_replay(), next(iter(samples))
     settings, choices = read_settings(replay.draft), ordered_choices(4, 3)
-    monkeypatch.setattr(module, "ROWS", 700)
+    monkeypatch.setattr(module, "VALUES", 255 * 512 * 5)
     together = replay.draft_ids(sample, choices, settings, 3)
     assert together.shape == (24, 3, 255)
     for i in (0, 5, 23):

@@ -11,7 +11,7 @@ from draftwire.draft import DraftError
 from draftwire.headers import read_tensors
 from draftwire.sample import Sample
 from draftwire.target import Target
-from draftwire.weights import TargetParts
+from draftwire.weights import RowTable, TargetParts
 
 SAME = 0.05  # relative error up to which a state in 16 bit is another one
 MEMORY = 0.5  # share of the free memory that a target in float32 may take
@@ -37,11 +37,11 @@ def relative_error(found: Tensor, dumped: Tensor) -> float:
     return float((found.float() - dumped.float()).norm() / dumped.float().norm().clamp_min(1e-30))
 
 
-def find_embedding(sample: Sample, embed: Tensor | None) -> int | None:
+def find_embedding(sample: Sample, embed: RowTable | None) -> int | None:
     """The index of the dumped state that is the embedding of the sample's tokens; None where none is."""
     if embed is None or embed.shape[1] != sample.states[0].shape[1]:
         return None
-    rows = torch.nn.functional.embedding(sample.input_ids[:ROWS], embed)
+    rows = embed.rows(sample.input_ids[:ROWS])
     errors = [relative_error(rows, state[:ROWS]) for state in sample.states]
     best = min(range(len(errors)), key=errors.__getitem__)
     return best if errors[best] < SAME else None

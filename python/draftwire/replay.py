@@ -21,9 +21,10 @@ from draftwire.convert.tensors import rename
 from draftwire.draft import Draft, DraftError
 from draftwire.network import Network
 from draftwire.settings import Settings, layer_config
-from draftwire.weights import TargetParts, to_tensor
+from draftwire.target import EMBEDDING
+from draftwire.weights import RowTable, TargetParts, to_tensor
 
-ROWS = 1024  # rows of all wirings that are computed together
+VALUES = 2**24  # rows of all wirings that are computed together, times the inner size
 HEAD_ROWS = 512
 SMALL = 2**28  # values up to which 16-bit weights are computed in float32
 
@@ -52,7 +53,7 @@ class Replay:
             rename(name, speculators=draft.layout == "speculators"): to_tensor(stored, name)
             for name, stored in draft.tensors.items()
         }
-        values = sum(t.numel() for t in self.tensors.values() if t.is_floating_point())
+        values = sum(t.numel() for n, t in self.tensors.items() if t.is_floating_point() and n != EMBEDDING)
         self.fc = self._need("fc.weight")
         self.width = self.geometry["target_hidden_size"]
         self.dtype = torch.float32 if values <= SMALL else self.fc.dtype
@@ -61,10 +62,11 @@ class Replay:
                              draft.directory, "correct target_hidden_size")  # fmt: skip
         self.count = self.fc.shape[1] // self.width
         self.blocks = [b.to(self.dtype) for b in self.fc.split(self.width, dim=1)]
-        self.embed = self._shared("embed_tokens.weight", parts.embed if parts else None)
-        tied = self.embed if self.geometry["tie_word_embeddings"] else None
+        stored = next((RowTable(s, n) for n, s in draft.tensors.items() if rename(n) == EMBEDDING), None)
+        self.embed: RowTable = self._shared(EMBEDDING, stored, parts.embed if parts else None)
+        tied = self.embed.whole() if self.geometry["tie_word_embeddings"] else None
         own = self.tensors.get("lm_head.weight", tied)
-        self.head = own if own is not None else self._shared("lm_head.weight", parts.head if parts else None)
+        self.head = self._shared("lm_head.weight", own, parts.head if parts else None)
         if self.head.shape[1] != self.geometry["hidden_size"] or self.embed.shape[1] != self.geometry["hidden_size"]:
             raise DraftError(f"embedding and head of width {self.geometry['hidden_size']}",
                              f"{self.embed.shape[1]} and {self.head.shape[1]}", draft.directory,
@@ -95,8 +97,8 @@ class Replay:
             raise MissingTensor(name, "no such tensor", self.draft.directory, "export the draft again")
         return self.tensors[name]
 
-    def _shared(self, name: str, of_target: Tensor | None) -> Tensor:
-        found = self.tensors.get(name, of_target)
+    def _shared(self, name: str, own: Any, of_target: Any) -> Any:
+        found = own if own is not None else of_target
         if found is None:
             raise MissingTensor(f"{name} in the draft or its target", "neither", self.draft.directory,
                                 "name with --target a directory that holds it")  # fmt: skip
@@ -158,11 +160,15 @@ class Replay:
         pairs = sorted({(s, j) for choice in choices for j, s in enumerate(choice)})
         products = self.products([s[:-1] for s in sample.states], pairs, settings)
         scales = self._scales(sample, settings)
-        together = max(1, ROWS // rows)
+        together = self.together(rows)
         return [
             (sample, self._fed(choices[i : i + together], products, scales), settings, steps)
             for i in range(0, len(choices), together)
         ]
+
+    def together(self, rows: int) -> int:
+        """Wirings of so many rows that are computed at once, for memory's sake."""
+        return max(1, VALUES // (rows * self.geometry["intermediate_size"]))
 
     def _scales(self, sample: Any, settings: Settings) -> list[Tensor] | None:
         if not settings.norm_before_fc:
@@ -193,7 +199,7 @@ class Replay:
         cache = DynamicCache()
         for step in range(steps):
             ids = functional.pad(sample.input_ids[1 + step :], (0, step))
-            embeds = functional.embedding(ids, self.embed).to(self.dtype).expand(len(hidden), -1, -1)
+            embeds = self.embed.rows(ids).to(self.dtype).expand(len(hidden), -1, -1)
             positions = torch.arange(1, rows + 1)[None] + step
             common = {"position_embeddings": network.rotary(hidden, positions), "past_key_values": cache}
             for i, (layer, window) in enumerate(zip(network.layers, settings.window, strict=True)):

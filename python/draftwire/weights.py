@@ -34,8 +34,41 @@ def to_tensor(stored: Stored, name: str) -> Any:
     )
 
 
+class RowTable:
+    """A stored table [rows, width] of which only the rows that are asked for are read, not mapped: a page fault can
+    bring in 2 MiB for a row."""
+
+    def __init__(self, stored: Stored, name: str):
+        import torch
+
+        if stored.dtype not in TYPES or len(stored.shape) != 2:
+            raise DraftError(
+                f"{name} [rows, width]", f"{list(stored.shape)} of {stored.dtype}", stored.file, "check it"
+            )
+        self.stored, self.name, self.shape = stored, name, stored.shape
+        self.dtype = getattr(torch, TYPES[stored.dtype])
+
+    def rows(self, ids: Any) -> Any:
+        """[n, width] for ids [n] below `shape[0]`."""
+        import torch
+
+        wanted, places = ids.unique(return_inverse=True)
+        size = self.stored.size // self.shape[0]
+        with self.stored.file.open("rb", buffering=0) as stream:
+            parts = []
+            for row in wanted.tolist():
+                stream.seek(self.stored.start + row * size)
+                parts.append(stream.read(size))
+        table = torch.frombuffer(bytearray(b"".join(parts)), dtype=self.dtype).view(len(parts), self.shape[1])
+        return table[places]
+
+    def whole(self) -> Any:
+        """All of it, mapped."""
+        return to_tensor(self.stored, self.name)
+
+
 class TargetParts(NamedTuple):
-    """`embed` [vocab, hidden], `norm` [hidden], `head` [vocab, hidden]; None where the target's files lack one."""
+    """`embed`: a RowTable [vocab, hidden]; `norm` [hidden], `head` [vocab, hidden]. None where the files lack one."""
 
     embed: Any
     norm: Any
@@ -57,7 +90,8 @@ def read_parts(target: Target) -> TargetParts:
     for part, stored in found.items():
         if stored is not None and stored.shape != shapes[part]:
             raise DraftError(f"{PARTS[part]} {list(shapes[part])}", list(stored.shape), stored.file, "check the target")
-        tensors[part] = None if stored is None else to_tensor(stored, PARTS[part])
+        make = RowTable if part == "embed" else to_tensor
+        tensors[part] = None if stored is None else make(stored, PARTS[part])
     eps = target.text.get("rms_norm_eps", 1e-6)
     return TargetParts(**tensors, eps=float(eps) if isinstance(eps, (int, float)) else 1e-6)
 
