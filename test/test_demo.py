@@ -107,6 +107,7 @@ def test_the_demo_itself() -> None:
 def test_a_signal_ends_the_servers_too(number: signal.Signals, tmp_path: Path) -> None:
     """A launcher that is ended however, while its server (here a process that sleeps) still starts."""
     code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # A background job ignores it.\n"
         "from pathlib import Path; from draftwire.cli import one_line; from draftwire.server import Server\n"
         "with one_line(), Server([], Path('server.log'), module=('-c', 'import time; time.sleep(60)')) as server:\n"
         "    print(server.process.pid, flush=True)\n"
