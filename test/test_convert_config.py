@@ -137,7 +137,7 @@ def test_tied_embeddings_with_a_reduced_vocabulary(tmp_path: Path) -> None:
         converted(tmp_path, config, small.flat_tensors(), target=str(small.target(tmp_path / "target")))
 
 
-@pytest.mark.parametrize(("release", "marked"), [("0.5.16", True), ("0.5.17", False), ("", False)])
+@pytest.mark.parametrize(("release", "marked"), [("0.5.16", True), ("0.5.17", False), ("", True)])
 def test_norm_before_fc_by_release(tmp_path: Path, release: str, marked: bool) -> None:
     config = small.speculators_config(norm_before_residual=False, norm_before_fc=True)
     tensors = {**small.tensors(), "input_norm.weight": small.floats(3 * small.HIDDEN)}

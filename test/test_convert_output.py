@@ -291,3 +291,18 @@ def test_a_real_geometry_in_little_memory(tmp_path: Path) -> None:
         assert out.get_slice("layers.0.hidden_norm.weight").get_shape() == [1, hidden]
         assert out.get_slice("embed_tokens.weight").get_shape() == [vocabulary, hidden]
     (tmp_path / "out" / "model.safetensors").unlink()
+
+
+def test_an_output_inside_the_source_is_refused(tmp_path: Path) -> None:
+    draft = small.write(tmp_path / "draft", small.speculators_config(), small.tensors())
+    with pytest.raises(DraftError, match="an output outside of"):
+        convert(str(draft), draft / "out")
+    assert sorted(path.name for path in draft.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_pipe_for_a_file_is_refused(tmp_path: Path) -> None:
+    draft = small.write(tmp_path / "draft", small.speculators_config(), small.tensors())
+    (draft / "model.safetensors").unlink()
+    os.mkfifo(draft / "model.safetensors")
+    with pytest.raises(DraftError, match="no regular file"):
+        convert(str(draft), tmp_path / "out")

@@ -199,6 +199,19 @@ def test_a_tree_patched_by_hand_is_refused(place, file):
     assert file in refused(place, "--revert")
 
 
+@pytest.mark.parametrize("file", codemod.ADDED)
+def test_a_persons_own_file_in_an_unreleased_tree_is_left_alone(place, file):
+    for name in ("version.py", "_version.py"):
+        (place / "sglang" / name).write_text('__version__ = "0.5.99"\n')
+    for info in place.glob("*.dist-info"):
+        shutil.rmtree(info)
+    path = place / "sglang" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine = 1\n")
+    assert Path(file).name in refused(place)
+    assert path.read_text() == "mine = 1\n"
+
+
 def test_a_patched_file_that_changed_since_is_refused(place):
     run(place)
     file = place / "sglang" / DEEPSEEK

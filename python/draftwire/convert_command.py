@@ -26,6 +26,8 @@ def convert(
         output = run(source, out, target=target or None, boundaries=given, release=release)
     except ValueError as error:
         _fail(str(error))
+    except (OSError, RuntimeError) as error:
+        _fail(f"expected to read {source} and write {out}; found {error}; correct the path or its rights")
     for note in output.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{out}: boundaries {output.boundaries}, {len(output.pieces)} tensors, flags in {out / 'serve.yaml'}")

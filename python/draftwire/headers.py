@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +54,10 @@ def read_header(file: Path) -> dict[str, Stored]:
     a shape that does not fill its bytes, bytes outside of the file, tensors that overlap or leave gaps.
     """
     try:
-        total = file.stat().st_size
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DraftError("a safetensors file", "no regular file", file, AGAIN)
+        total = status.st_size
         with file.open("rb") as stream:
             start = stream.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1

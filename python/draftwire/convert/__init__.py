@@ -24,7 +24,7 @@ def convert(
     """Convert the draft `source`, a directory or a cached hub name, into the new directory `out`.
 
     target: the model that it was trained for, where the draft does not say. boundaries: of that target, where the
-    draft's ids do not say. release: of SGLang, such as 0.5.16; default the newest supported.
+    draft's ids do not say. release: of SGLang, such as 0.5.17; default any from 0.5.14 on.
     Raises DraftError or WiringError (both ValueError), and leaves no `out`, where anything is missing or uncertain.
     """
     output = plan(find_directory(source), out, target=target, boundaries=boundaries, release=release)
@@ -36,6 +36,8 @@ def plan(
     directory: Path, out: Path, *, target: str | None = None, boundaries: Sequence[int] | None = None, release: str = ""
 ) -> Output:
     """What `convert` would write: only config.json, headers and the vocabulary map are read, nothing is written."""
+    if directory.resolve() in out.resolve().parents:
+        raise DraftError(f"an output outside of {directory}, which stays as it is", out, "OUT", "name another place")
     draft = read_draft(directory)
     facts = find_target(draft, target)
     flat = flatten(draft, facts, release)

@@ -11,7 +11,7 @@ from draftwire.convert.target import Target
 from draftwire.draft import MLA_CLASS, Draft, DraftError
 
 NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
-NEWEST = "0.5.23"
+OLDEST = "0.5.14"
 # ModelOpt's switches, and the value that SGLang's draft is built for.
 MODELOPT = {
     "use_input_layernorm_in_first_layer": True,
@@ -33,7 +33,7 @@ class Flat(NamedTuple):
 
 
 def flatten(draft: Draft, target: Target, release: str = "") -> Flat:
-    """The draft's config for SGLang of `release` (default the newest supported).
+    """The draft's config for SGLang of `release` (default any that the overlay serves).
 
     Raises DraftError on a key that is missing, of another type, or that asks for what SGLang's draft cannot do.
     """
@@ -59,7 +59,7 @@ def flatten(draft: Draft, target: Target, release: str = "") -> Flat:
     requires = ["norm_before_residual"] if norms["norm_before_residual"] else []
     if draft.layout == "mla" and requires:
         raise DraftError("an MLA draft without norm_before_residual", "it", source, "no release serves that")
-    if norms["norm_before_fc"] and (draft.layout == "mla" or _before(release or NEWEST, "0.5.17")):
+    if norms["norm_before_fc"] and (draft.layout == "mla" or _before(release or OLDEST, "0.5.17")):
         requires.append("norm_before_fc")
     if layer.get("model_type") == "qwen3":
         requires.append("qk_norm")

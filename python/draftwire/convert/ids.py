@@ -8,7 +8,7 @@ from typing import Any
 from draftwire.convert.target import Target
 from draftwire.draft import Draft, DraftError
 from draftwire_overlay.srt.configs.model_config import DEEPSEEK_FAMILY
-from draftwire_overlay.srt.speculative.aux_boundaries import BOUNDARIES, IDS, resolve
+from draftwire_overlay.srt.speculative.aux_boundaries import BOUNDARIES, IDS, resolve, wants_states
 
 # Targets whose setter captures id + 1 in SGLang 0.5.14 to 0.5.23, read in both.
 OUTPUT_FAMILY = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM"}
@@ -28,7 +28,11 @@ def read_boundaries(draft: Draft, target: Target, given: Sequence[int] | None) -
         wanted = resolve({"eagle_config": {BOUNDARIES: list(given)}}, num_layers=layers, release_rule="output",
                          source="--boundaries").boundaries  # fmt: skip
     nested = draft.config.get("eagle_config")
-    raw = {"eagle_config": nested, IDS: draft.config.get(IDS)}
+    raw = {name: draft.config.get(name) for name in ("eagle_config", IDS, BOUNDARIES)}
+    if not wants_states(raw, source):
+        raise DraftError(
+            "a draft that reads captured states", "use_aux_hidden_state false", source, "serve it as EAGLE"
+        )
     raw["speculators_model_type"] = draft.config.get("speculators_model_type")
     ids = nested.get(IDS) if isinstance(nested, dict) else None
     written = isinstance(nested, dict) and nested.get(BOUNDARIES) is not None

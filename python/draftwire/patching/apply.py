@@ -64,7 +64,7 @@ def _modified(tree: Tree, state: State | None, known: dict[str, Locked]) -> Plan
             raise _neither(tree, state.odd, f"the file of SGLang {owner} in {found}")
         if PATCHED in state.files.values():
             raise _neither(tree, state.odd, f"another file beside patched ones in {found}")
-    for file in [codemod.MARK, codemod.READER, *(state.files if state else ())]:
+    for file in [*codemod.ADDED, *(state.files if state else ())]:
         data = tree.read(file)
         if data is not None and (file in codemod.ADDED or any(mark.encode() in data for mark in OURS)):
             raise _neither(tree, file, f"a tree patched by hand or by another draftwire, {found}")
