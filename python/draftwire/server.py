@@ -134,7 +134,7 @@ class Server:
         return self.process.wait(timeout)
 
     def stop(self) -> None:
-        """End the server and its process group: SIGTERM to it, and SIGKILL to all that is left after 20 s.
+        """End the server and its process group: SIGTERM to it, and SIGKILL to all that is left after 10 s.
 
         An interrupt meanwhile (a second Ctrl-C) ends the patience, not the clean-up.
         """
@@ -142,7 +142,7 @@ class Server:
             return
         try:
             self.process.terminate()
-            end = time.monotonic() + 20
+            end = time.monotonic() + 10
             while self.is_alive() and time.monotonic() < end:
                 time.sleep(0.05)
         finally:
