@@ -100,16 +100,19 @@ def at_once():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("kind", ["absent", "nobody reads", "a folder"])
+@pytest.mark.parametrize("kind", ["absent", "nobody reads", "a folder", "a file"])
 def test_a_worker_whom_nobody_hears_still_ends(kind, tmp_path, monkeypatch, at_once):
     path = tmp_path / "refusals"
     if kind == "nobody reads":
         os.mkfifo(path)
     if kind == "a folder":
         path.mkdir()
+    if kind == "a file":
+        path.write_text("of another process, that has the pid now")
     monkeypatch.setenv(REFUSALS, str(path))
     monkeypatch.setattr(refusal, "_listener", None)
     assert refusal_of(refuse, "expected a, found b") == "expected a, found b"
+    assert kind != "a file" or path.read_text().endswith("now")
 
 
 # From a worker to the launching process.
@@ -224,9 +227,13 @@ def test_listening_twice_is_listening_once(launch):
             import threading
             end_with_workers()
             print(sum(thread.name == "draftwire-refusals" for thread in threading.enumerate()))
-            import os, tempfile
-            print(len(os.listdir(tempfile.gettempdir())))
         """)
     )
-    assert ended(process) == (0, "up\n1\n1\n", [])
+    assert ended(process) == (0, "up\n1\n", [])
+    assert not list(scratch.iterdir())
+
+
+def test_a_launching_process_that_is_killed_leaves_nothing(launch):
+    process, scratch = launch(waits("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
+    assert ended(process) == (-signal.SIGKILL, "up\n", [])
     assert not list(scratch.iterdir())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
+import stat
 import sys
-import tempfile
 import threading
 import time
 from typing import NoReturn
 
-# Path of a named pipe on which workers tell the launching process why they refuse.
+# Path of the pipe on which workers tell the launching process why they refuse: its own open writer, under /proc.
 REFUSALS = "DRAFTWIRE_REFUSALS"
 
 _listener: int | None = None
@@ -29,7 +28,8 @@ def refuse(message: object) -> NoReturn:
     if path and _listener != os.getpid():
         try:
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-            os.write(pipe, (line + "\n").encode())
+            if stat.S_ISFIFO(os.fstat(pipe).st_mode):
+                os.write(pipe, (line + "\n").encode())
         except OSError:
             pass  # Nobody listens on this machine: SystemExit alone ends the server, less quietly.
     raise SystemExit(line)
@@ -44,16 +44,14 @@ def end_with_workers() -> None:
     if _listener == os.getpid():
         return
     _listener = os.getpid()
-    folder = tempfile.mkdtemp(prefix="draftwire-")
-    path = os.path.join(folder, "refusals")
-    os.mkfifo(path)
-    pipe = os.open(path, os.O_RDWR)  # To write too: opens at once, and does not end with its first writer.
-    os.environ[REFUSALS] = path
-    atexit.register(_close, path)
-    threading.Thread(target=_listen, args=(pipe, path), daemon=True, name="draftwire-refusals").start()
+    # No file, so none is left however this process ends. Its writer stays open: it must not end with a worker's.
+    reader, writer = os.pipe()
+    os.environ[REFUSALS] = f"/proc/{_listener}/fd/{writer}"
+    atexit.register(_close)
+    threading.Thread(target=_listen, args=(reader,), daemon=True, name="draftwire-refusals").start()
 
 
-def _listen(pipe: int, path: str) -> None:
+def _listen(pipe: int) -> None:
     global _line
     with open(pipe, encoding="utf-8") as lines:
         _line = lines.readline().strip()
@@ -63,14 +61,11 @@ def _listen(pipe: int, path: str) -> None:
 
     kill_process_tree(os.getpid(), include_parent=False)
     time.sleep(0.5)  # The main thread may be saying what it makes of its dead workers.
-    _close(path)
+    _close()
     os._exit(1)
 
 
-def _close(path: str) -> None:
-    if os.getpid() != _listener:
-        return
-    shutil.rmtree(os.path.dirname(path), ignore_errors=True)
-    if _line:
+def _close() -> None:
+    if os.getpid() == _listener and _line:
         sys.stdout.flush()
         print(_line, file=sys.stderr, flush=True)
