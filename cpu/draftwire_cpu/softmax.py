@@ -27,8 +27,8 @@ def attend(
     """softmax(cap * tanh(scale * q k / cap)) v, or softmax(scale * q k) v where the cap is 0.
 
     queries [B, E, H, D]. keys [B * G, M, D], values [B * G, M, Dv], float32, request by request; H is a multiple of
-    G and query head h reads key head h // (H / G). hidden: bool, True where a query does not see a key,
-    broadcastable to [B, E, M], or None. Returns float32 [B, E, H, Dv]. A query that sees no key gets NaN.
+    G and query head h reads key head h // (H / G). hidden: bool [B or 1, E or 1, N], True where a query
+    does not see one of the last N keys, or None. Returns float32 [B, E, H, Dv]. A query that sees no key gets NaN.
     ValueError where the heads or D do not fit.
     """
     batch, new, heads, width = queries.shape
@@ -62,6 +62,7 @@ def _attend(
     if rule.cap > 0:
         scores = scores.div_(rule.cap).tanh_().mul_(rule.cap)
     if hidden is not None:
-        scores.view(batch, heads, new, -1).masked_fill_(hidden.unsqueeze(1), float("-inf"))
+        last = scores.view(batch, heads, new, -1)[..., -hidden.shape[-1] :]
+        last.masked_fill_(hidden.unsqueeze(1), float("-inf"))
     out = torch.bmm(scores.softmax(-1), values)
     return out.view(batch, heads, new, -1).transpose(1, 2)
