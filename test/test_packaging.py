@@ -6,9 +6,11 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Callable
+from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from draftwire.pair import Pair
 
@@ -39,6 +41,16 @@ def test_wheel_holds_every_file_of_the_tree(wheel: Path) -> None:
 
 def test_no_init_file_shadows_sglang() -> None:
     assert not list((ROOT / "python" / "sglang").rglob("__init__.py"))
+
+
+def test_wheel_requires_neither_sglang_nor_torch(wheel: Path) -> None:
+    """Except through an extra: a person has theirs, and it must not be replaced."""
+    archive = zipfile.ZipFile(wheel)
+    metadata = archive.read(next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA")))
+    needs = [Requirement(line) for line in BytesParser().parsebytes(metadata).get_all("Requires-Dist", [])]
+    always = {need.name for need in needs if not need.marker or need.marker.evaluate({"extra": ""})}
+    assert always and not always & {"sglang", "torch"}
+    assert [str(need.specifier) for need in needs if need.name == "sglang"] == ["<=0.5.23,>=0.5.14"]
 
 
 @pytest.mark.slow
