@@ -204,3 +204,54 @@ def test_what_a_converted_draft_requires_beyond_the_patch_is_refused(wiring, nam
     assert f"requires {name}" in refusal(wiring, draft)
     draft["eagle_config"]["requires"].pop()
     assert resolved(wiring, draft).num_aux_hidden_states == 3
+
+
+@pytest.mark.parametrize("value", ["false", "true", 0, 1, []])
+def test_a_flag_that_is_neither_true_nor_false_is_refused(wiring, value):
+    for draft in ({"norm_before_residual": value}, {"eagle_config": {"norm_before_residual": value}}):
+        assert "expected true or false; found" in refusal(wiring, draft)
+    for value in (False, None):
+        assert not getattr(resolved(wiring, {"norm_before_residual": value}), "norm_before_residual", False)
+
+
+@pytest.mark.parametrize("requires", [5, "qk_norm", {"qk_norm": True}, [["qk_norm"]], [5], [None]])
+def test_what_is_no_list_of_known_names_is_refused(wiring, requires):
+    assert "requires" in refusal(wiring, {"eagle_config": {"requires": requires}})
+
+
+@pytest.mark.parametrize("target", ["DeepseekV3ForCausalLM", "LlamaForCausalLM", "Qwen3MoeForCausalLM"])
+@pytest.mark.parametrize("ids", ["abc", 5, ["a"], [[1, 2]], [None, 2], {"a": 1}, [True, 2], [1.5], [-2, 3]], ids=str)
+def test_odd_ids_are_refused_whatever_the_target(wiring, ids, target):
+    assert "draft/config.json" in refusal(wiring, {"eagle_config": {IDS: ids}}, target=target)
+    assert "draft/config.json" in refusal(wiring, {IDS: ids}, target=target)
+
+
+@pytest.mark.parametrize("algorithm", ["EAGLE", "NEXTN"])
+def test_a_draft_with_ids_is_refused_where_no_states_are_captured(wiring, algorithm):
+    draft = {"architectures": ["LlamaForCausalLMEagle"]}
+    server = flags(speculative_algorithm=algorithm)
+    assert resolved(wiring, draft, server=server)
+    for ids in (nested(2, 5, 8), {IDS: [2, 5, 8]}):
+        assert "EAGLE captures no states" in refusal(wiring, draft | ids, server=server)
+
+
+@pytest.mark.parametrize("algorithm", ["STANDALONE", "DFLASH", "NGRAM", "standalone", "", None])
+def test_drafts_of_other_algorithms_are_not_loaded_at_launch(wiring, monkeypatch, algorithm):
+    module = ModuleType("sglang.srt.configs.model_config")
+    monkeypatch.setitem(sys.modules, "sglang.srt.configs", ModuleType("sglang.srt.configs"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.ModelConfig = SimpleNamespace(from_server_args=lambda *_, **__: pytest.fail("the draft was loaded"))
+    check = wiring.requires_wirable_draft(lambda server_args: server_args.speculative_algorithm)
+    assert check(flags(speculative_algorithm=algorithm)) == algorithm
+    assert resolved(wiring, nested(5, 2), server=flags(speculative_algorithm=algorithm)).eagle_config == {IDS: [5, 2]}
+
+
+def test_a_refused_draft_ends_the_launch_ahead_of_upstreams_checks(wiring, monkeypatch):
+    module = ModuleType("sglang.srt.configs.model_config")
+    monkeypatch.setitem(sys.modules, "sglang.srt.configs", ModuleType("sglang.srt.configs"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    read = wiring.resolves_draft_ids("output")(loader(nested(5, 2)))
+    module.ModelConfig = SimpleNamespace(from_server_args=lambda args, **_: read(args, is_draft_model=True))
+    check = wiring.requires_wirable_draft(lambda server_args: pytest.fail("upstream's checks ran"))
+    with pytest.raises(SystemExit, match="ascending"):
+        check(flags())

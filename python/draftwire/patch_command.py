@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from draftwire.patching.plan import Plan
 
 
 def patch(
@@ -16,33 +20,38 @@ def patch(
 ) -> None:
     """Patch an SGLang tree, which then serves a draft's embedding output without draftwire installed."""
     from draftwire.patching import apply
+    from draftwire.patching.plan import plan
     from draftwire.patching.refusals import PatchError
+    from draftwire.patching.tree import Tree
+    from draftwire.patching.writing import alone
 
     if check + revert + diff > 1:
         _end("expected one of --check, --revert and --diff, found several; name one", 2)
     try:
-        plan = apply.plan(tree)
         if check:
-            state = (
-                "patched" if plan.is_patched else "not patched" if plan.is_untouched else "half patched, run it again"
-            )
-            _end(f"{plan.tree.root}: {state}; {plan}", 0 if plan.is_patched else 1)
+            found = plan(tree)
+            _end(f"{found.tree.root}: {found.verdict}; {found}", 0 if found.is_patched else 1)
         if diff:
-            typer.echo(apply.rendered(plan), nl=False)
-        elif revert:
-            _run(apply.revert, plan, plan.is_untouched, "takes off", "upstream's already")
-        else:
-            _run(apply.apply, plan, plan.is_patched, "adds", "patched already")
+            typer.echo(apply.rendered(plan(tree)), nl=False)
+            return
+        with alone(Tree(tree).root):
+            found = plan(tree)
+            if revert:
+                _run(found, apply.reverted(found), "takes off", "upstream's already")
+            else:
+                _run(found, apply.applied(found), "adds", "patched already")
     except PatchError as error:
         _end(str(error), 2)
 
 
-def _run(action, plan, is_done: bool, verb: str, done: str) -> None:
-    if is_done:
-        typer.echo(f"{plan.tree.root}: {done}; {plan.source}")
+def _run(found: Plan, changes: Mapping[Path, bytes | None], verb: str, done: str) -> None:
+    from draftwire.patching import apply
+
+    if apply.is_done(found, changes):
+        typer.echo(f"{found.tree.root}: {done}; {found.source}")
         return
-    typer.echo(f"{plan.tree.root}: {verb} {plan}")
-    action(plan)
+    typer.echo(f"{found.tree.root}: {verb} {found}")
+    apply.carry_out(found, changes)
     typer.echo("done")
 
 

@@ -12,6 +12,7 @@ from types import ModuleType
 from draftwire.patching.insertion import Insertion, insert
 from draftwire.patching.refusals import PatchError
 
+LAUNCH = "srt/server_args.py"
 MARK = "srt/speculative/aux_boundaries.py"
 READER = "srt/speculative/draft_wiring.py"
 LOADER = "srt/speculative/draft_weights.py"

@@ -33,6 +33,7 @@ DEEPSEEK_FAMILY = (
 
 # What a converted draft may ask for in `eagle_config.requires`: the others need more than this patch.
 SERVED = ("norm_before_residual", "boundary_1")
+ALGORITHMS = ("EAGLE3", "EAGLE", "NEXTN")
 
 
 class CaptureList(list):
@@ -54,8 +55,8 @@ def resolves_draft_ids(nested_ids: str, *, states: int | None = None, embedding_
         @functools.wraps(load)
         def from_server_args(server_args, *args, **kwargs):
             config = load(server_args, *args, **kwargs)
-            algorithm = str(server_args.speculative_algorithm or "").upper()
-            if config.is_draft_model and algorithm in ("EAGLE3", "EAGLE", "NEXTN"):
+            algorithm = _algorithm(server_args)
+            if config.is_draft_model and algorithm in ALGORITHMS:
                 source = f"{config.model_path}/config.json"
                 try:
                     _read_features(config.hf_config, source)
@@ -77,11 +78,22 @@ def resolves_draft_ids(nested_ids: str, *, states: int | None = None, embedding_
     return decorate
 
 
+def requires_wirable_draft(check):
+    """Decorate `ServerArgs.check_server_args`: a draft is refused ahead of it, before a worker starts."""
+
+    @functools.wraps(check)
+    def check_server_args(server_args):
+        require_wirable(server_args)
+        return check(server_args)
+
+    return check_server_args
+
+
 def require_wirable(server_args) -> None:
-    """Resolve the draft's wiring in the launching process: a refusal comes before a worker starts."""
+    """Resolve an EAGLE draft's wiring in the launching process. Drafts of other algorithms are not loaded."""
     from sglang.srt.configs.model_config import ModelConfig
 
-    if server_args.speculative_algorithm and server_args.speculative_draft_model_path:
+    if _algorithm(server_args) in ALGORITHMS and server_args.speculative_draft_model_path:
         draft = ModelConfig.from_server_args(
             server_args,
             model_path=server_args.speculative_draft_model_path,
@@ -92,6 +104,10 @@ def require_wirable(server_args) -> None:
         if isinstance(ids, CaptureList):
             level = logging.WARNING if ids.wiring.rule == "default" else logging.INFO
             logger.log(level, "EAGLE-3 draft: %s", ids.wiring)
+
+
+def _algorithm(server_args: Any) -> str:
+    return str(server_args.speculative_algorithm or "").upper()
 
 
 def _raw(draft: Any) -> dict[str, Any]:
@@ -106,7 +122,9 @@ def read_ids(draft: Any, target: Any, nested_ids: str, source: str) -> CaptureLi
         return nested[IDS]
     family = (getattr(target.hf_config, "architectures", None) or ["unknown"])[0]
     if family not in DEEPSEEK_FAMILY:
-        if raw[IDS] or BOUNDARIES in nested or -1 in (nested.get(IDS) or []):
+        ids = nested.get(IDS)
+        plain = ids is None or (isinstance(ids, list) and all(type(i) is int and i >= 0 for i in ids))
+        if raw[IDS] or BOUNDARIES in nested or not plain:
             raise WiringError(
                 f"nested ids without -1 for a target of {family}", raw, source, "write this release's own ids"
             )
@@ -137,32 +155,39 @@ def require_captured(wiring: Wiring, target: Any, server_args: Any, embedding_ah
 
 def _read_features(draft: Any, source: str) -> None:
     nested = getattr(draft, "eagle_config", None) or {}
-    asked = nested.get("requires") or () if isinstance(nested, dict) else ()
-    if others := [name for name in asked if name not in SERVED]:
+    if not isinstance(nested, dict):
+        return
+    asked = nested.get("requires") or []
+    if others := [name for name in asked if name not in SERVED] if isinstance(asked, list) else [repr(asked)]:
         raise WiringError(
             f"a draft that requires {', '.join(SERVED)} or nothing",
             f"requires {others[0]}",
             f"eagle_config of {source}",
             "serve it with draftwire's overlay on a newer SGLang",
         )
-    if isinstance(nested, dict) and "norm_before_residual" in nested:
-        draft.norm_before_residual = bool(nested["norm_before_residual"])
+    normed = nested.get("norm_before_residual", getattr(draft, "norm_before_residual", None))
+    if not (normed is None or isinstance(normed, bool)):
+        raise WiringError("true or false", repr(normed), f"norm_before_residual of {source}", "write one of them")
+    if normed is not None:
+        draft.norm_before_residual = normed
     names = getattr(draft, "architectures", None) or [""]
-    if getattr(draft, "norm_before_residual", False) and "Llama" not in names[0]:
+    if normed and "Llama" not in names[0]:
         raise WiringError(
             "norm_before_residual in a Llama draft only", names[0], source, "no SGLang release serves that draft"
         )
 
 
 def _refuse_eagle(draft: Any, algorithm: str, source: str) -> None:
-    for name in getattr(draft, "architectures", None) or []:
-        if "eagle3" in name.lower():
-            raise WiringError(
-                f"--speculative-algorithm EAGLE3 for the draft {name}",
-                algorithm,
-                f"the launch flags beside {source}",
-                "EAGLE captures no states and the draft's fc would be skipped",
-            )
+    signs = [name for name in getattr(draft, "architectures", None) or [] if "eagle3" in name.lower()]
+    nested = getattr(draft, "eagle_config", None)
+    signs += [f"with {IDS}" for table in (nested, vars(draft)) if isinstance(table, dict) and table.get(IDS)]
+    if signs:
+        raise WiringError(
+            f"--speculative-algorithm EAGLE3 for the draft {signs[0]}",
+            algorithm,
+            f"the launch flags beside {source}",
+            "EAGLE captures no states and the draft's fc would be skipped",
+        )
 
 
 def _require_servable(ids: CaptureList, draft: Any, target: Any, states: int | None, source: str) -> None:

@@ -1,7 +1,7 @@
 """`patches/upstream.lock`: for every release its patch, and each touched file's SHA-256 before and after.
 
 One line a release, `<release> <patch>`, then one a file, `  <before> <after> <path below sglang/>`; a new file's
-`before` is `-`.
+`before` is `-`. What is the same for every release stands once, below `every release`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from draftwire.patching.refusals import PatchError
 
 NEW = "-"
+EVERY = ("every", "release")
 
 
 class Locked(NamedTuple):
@@ -37,8 +38,11 @@ def folder() -> Path:
 
 
 def render(releases: list[Locked], first_line: str) -> str:
+    shared = set.intersection(*(set(locked.hashes.items()) for locked in releases))
+    blocks = [Locked(*EVERY, dict(shared))]
+    blocks += [locked._replace(hashes=dict(set(locked.hashes.items()) - shared)) for locked in releases]
     lines = [f"# {first_line}"]
-    for locked in releases:
+    for locked in blocks:
         lines.append(f"{locked.release} {locked.patch}")
         lines += [f"  {before} {after} {file}" for file, (before, after) in sorted(locked.hashes.items())]
     return "\n".join(lines) + "\n"
@@ -58,4 +62,7 @@ def parse(text: str) -> dict[str, Locked]:
             next(reversed(found.values())).hashes[file] = (before, after)
         elif words and not line.startswith("#"):
             found[words[0]] = Locked(words[0], words[1], {})
+    shared = found.pop(EVERY[0], None)
+    for locked in found.values():
+        locked.hashes.update(shared.hashes if shared else {})
     return found

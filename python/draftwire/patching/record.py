@@ -34,12 +34,17 @@ def read(tree: Tree) -> tuple[Locked, Patch] | None:
 
 
 def listed(names: Mapping[str, bytes | None], installed: bytes) -> bytes:
-    """pip's RECORD with a line for each file (None: without one), so that `pip uninstall` takes it along."""
-    end = b"\r\n" if installed.endswith(b"\r\n") else b"\n"
+    """pip's RECORD with a line for each file (None: without one), so that `pip uninstall` takes it along.
+
+    Ours end as its first line does and stand ahead of its last, which may end as it likes.
+    """
+    end = b"\r\n" if installed.partition(b"\n")[0].endswith(b"\r") else b"\n"
     ours = {name.encode() for name in names}
     lines = [line for line in installed.splitlines(keepends=True) if line.rsplit(b",", 2)[0] not in ours]
-    for name, data in names.items():
+    last = len(lines) - 1 if lines else 0
+    for name, data in sorted(names.items()):
         if data is not None:
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            lines.append(f"{name},sha256={digest},{len(data)}".encode() + end)
+            lines.insert(last, f"{name},sha256={digest},{len(data)}".encode() + end)
+            last += 1
     return b"".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -20,12 +21,12 @@ class Tree:
 
     def __init__(self, place: Path):
         candidates = [place / "python" / "sglang", place / "sglang", place]
-        self.root = next((p for p in candidates if (p / "srt").is_dir()), place)
-        if not (self.root / "srt").is_dir():
+        self.root = next((p for p in candidates if os.path.isdir(p / "srt")), place)
+        if not os.path.isdir(self.root / "srt"):
             raise PatchError("python/sglang/srt or sglang/srt", "neither", place, "name an SGLang tree")
 
-    def read(self, file: str) -> bytes | None:
-        """The bytes of a file below `sglang/`, None where there is none."""
+    def read(self, file: str | Path) -> bytes | None:
+        """The bytes of a file below `sglang/`, or of an absolute path; None where there is none."""
         try:
             return (self.root / file).read_bytes()
         except (FileNotFoundError, NotADirectoryError):

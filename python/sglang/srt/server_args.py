@@ -2,7 +2,7 @@
 
 Why: a wiring that is wrong shows after the weights are loaded, minutes later, or never.
 Upstream: none; the draft's config is first read in the scheduler processes.
-Drop when: `configs/model_config.py` is dropped.
+Drop when: SGLang refuses ids that it cannot capture before it starts a worker.
 """
 
 from __future__ import annotations

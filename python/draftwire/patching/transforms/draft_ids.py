@@ -14,6 +14,7 @@ from draftwire.patching.refusals import PatchError
 from draftwire.patching.source import Sources
 
 FILE = "srt/configs/model_config.py"
+THREE = "states=3"
 IMPORT = "from sglang.srt.speculative.draft_wiring import resolves_draft_ids"
 
 
@@ -21,7 +22,7 @@ def places(files: Sources) -> list[Insertion]:
     source = files[FILE]
     arguments = [f'"{signs.release_rule(files)}"']
     if signs.has_three_states(files):
-        arguments.append("states=3")
+        arguments.append(THREE)
     if signs.captures_in_loop(files):
         arguments.append("embedding_ahead_of_loop=True")
     call = f"    @resolves_draft_ids({', '.join(arguments)})"

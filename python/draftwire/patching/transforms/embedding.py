@@ -4,7 +4,7 @@ Why: the loop captures `hidden_states + residual`, and layer 0 has no residual: 
     embedding as its residual and later norms add into that storage in place, so an alias would become
     embedding plus attention.
 Upstream: https://github.com/sgl-project/sglang 0.5.14 captures inside the layer.
-Drop when: SGLang 0.5.13.post1 is no longer served.
+Drop when: no server runs SGLang 0.5.13.post1 or earlier.
 """
 
 from __future__ import annotations

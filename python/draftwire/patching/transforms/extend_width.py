@@ -2,7 +2,7 @@
 
 Why: their width is counted from the target's config, which does not hold the number of states, so three are assumed.
 Upstream: 0.5.15 counts from the draft's config.
-Drop when: SGLang 0.5.14 is no longer served.
+Drop when: no server runs SGLang 0.5.12 to 0.5.14.
 """
 
 from __future__ import annotations

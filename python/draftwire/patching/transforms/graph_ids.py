@@ -3,7 +3,7 @@
 Why: the graph runner and the warm-up run call the setter without ids just before they capture, so a replayed graph
     hands on the default states and eager mode the draft's.
 Upstream: https://github.com/sgl-project/sglang/pull/22836 (0.5.11).
-Drop when: SGLang 0.5.10.post1 is no longer served.
+Drop when: no server runs SGLang 0.5.10.post1 or earlier.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Why: the wrapper of 0.5.9 has neither the id setter nor the embedding and head that a draft shares, nor `.model`.
 Upstream: https://github.com/sgl-project/sglang/pull/19689 (0.5.10).
-Drop when: SGLang 0.5.9 is no longer served.
+Drop when: no server runs SGLang 0.5.9.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Why: with flashinfer all-reduce fusion (on by itself on H100 to B200 with tensor parallelism over 1) a layer leaves
     its output to the next one's norm to reduce; the loop captures in between, so each rank keeps its own partial sum.
 Upstream: https://github.com/sgl-project/sglang 0.5.14 captures after the fused reduction.
-Drop when: SGLang 0.5.13.post1 is no longer served.
+Drop when: no server runs SGLang 0.5.13.post1 or earlier.
 """
 
 from __future__ import annotations
