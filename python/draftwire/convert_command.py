@@ -16,17 +16,25 @@ def convert(
     release: Annotated[str, typer.Option(help="The SGLang release that will serve it.")] = "",
 ) -> None:
     """Write a directory that SGLang serves as the trainer trained it, or say in one line why not."""
+    from draftwire.convert import DraftError
     from draftwire.convert import convert as run
+    from draftwire.convert.flatten import SERVED
+    from draftwire_overlay.srt.speculative.aux_boundaries import WiringError
 
     try:
         given = [int(b) for b in boundaries.split(",")] if boundaries else None
     except ValueError:
         _fail(f"expected numbers such as 0,3,31; found {boundaries!r} in --boundaries; name the boundaries")
+    if release and release.split("+")[0] not in SERVED:
+        _fail(
+            f"expected a release of {SERVED[0]} to {SERVED[-1]}; found {release!r} in --release; "
+            "name the SGLang that will serve, or leave it out"
+        )
     try:
         output = run(source, out, target=target or None, boundaries=given, release=release)
-    except ValueError as error:
+    except (DraftError, WiringError) as error:
         _fail(str(error))
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         _fail(f"expected to read {source} and write {out}; found {error}; correct the path or its rights")
     for note in output.notes:
         typer.echo(f"note: {note}")

@@ -58,7 +58,7 @@ def recognise(config: Mapping[str, Any], tensors: Mapping[str, Stored], director
     if kind is not None or "speculators_config" in config:
         if kind != "eagle3":
             raise DraftError(
-                "speculators_model_type eagle3", repr(kind), directory / "config.json", "only EAGLE-3 is converted"
+                "speculators_model_type eagle3", repr(kind), directory / "config.json", "name an EAGLE-3 draft"
             )
         return "speculators"
     names = config.get("architectures") or []
@@ -79,9 +79,10 @@ def recognise(config: Mapping[str, Any], tensors: Mapping[str, Stored], director
 
 
 def find_directory(name: str) -> Path:
-    """A local directory, or the newest snapshot of `org/name` in the local Hugging Face cache; never the network.
+    """A local directory, or the snapshot of `org/name` that its refs/main names in the local Hugging Face cache; never
+    the network.
 
-    Raises DraftError where neither is there.
+    Raises DraftError where neither is there, and on a ref that names no revision or one that is not in the cache.
     """
     path = Path(name).expanduser()
     if path.is_dir():
@@ -91,8 +92,19 @@ def find_directory(name: str) -> Path:
         repository = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
         head = repository / "refs" / "main"
         if head.is_file():
-            snapshot = repository / "snapshots" / head.read_text(encoding="utf-8").strip()[:64]
-            if snapshot.is_dir():
-                return snapshot
-        raise DraftError("a directory or a cached hub name", name, repository, f"`hf download {name}` first")
-    raise DraftError("a directory or a cached hub name", "neither", name, "check the path")
+            return _snapshot(repository, head, name)
+        raise DraftError("a directory or a cached hub name", name, repository, f"run `hf download {name}` first")
+    raise DraftError("a directory or a cached hub name", "neither", name, "correct the path")
+
+
+def _snapshot(repository: Path, head: Path, name: str) -> Path:
+    with head.open("rb") as stream:
+        revision = stream.read(200).decode("latin-1").strip()
+    if not re.fullmatch(r"[0-9a-f]{6,64}", revision):
+        raise DraftError("a revision in hexadecimal digits", repr(revision), head, f"run `hf download {name}` again")
+    if not (repository / "snapshots" / revision).is_dir():
+        raise DraftError(
+            f"the snapshot {revision} that refs/main names", "none", repository / "snapshots",
+            f"run `hf download {name}` again",
+        )  # fmt: skip
+    return repository / "snapshots" / revision

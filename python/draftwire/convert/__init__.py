@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from draftwire.convert.embedding import describe_embedding
 from draftwire.convert.flatten import flatten
 from draftwire.convert.ids import read_boundaries, write_ids
 from draftwire.convert.output import Output
@@ -28,7 +29,9 @@ def convert(
     Raises DraftError or WiringError (both ValueError), and leaves no `out`, where anything is missing or uncertain.
     """
     output = plan(find_directory(source), out, target=target, boundaries=boundaries, release=release)
-    write(output, out)
+    if linked := write(output, out):
+        note = f"model.safetensors is a hard link to {linked}: one storage, so edit neither in place"
+        output = output._replace(notes=[*output.notes, note])
     return output
 
 
@@ -41,10 +44,11 @@ def plan(
     draft = read_draft(directory)
     facts = find_target(draft, target)
     flat = flatten(draft, facts, release)
-    resolved = read_boundaries(draft, facts, boundaries)
+    resolved, said = read_boundaries(draft, facts, boundaries)
     ids, requires = write_ids(resolved, facts, directory / "config.json")
     requires = [*flat.requires, *requires]
     config = {**flat.config, "num_aux_hidden_states": len(resolved)}
     config["eagle_config"] = {**ids, **flat.eagle_config, **({REQUIRES: requires} if requires else {})}
     pieces, notes = arrange(draft, config, len(resolved), marked=bool(requires))
-    return Output(config, pieces, serve_flags(config, flat, out), [*flat.notes, *notes], requires, list(resolved))
+    notes = [*said, *flat.notes, *notes, *describe_embedding(draft, facts, config)]
+    return Output(config, pieces, serve_flags(config, flat, out), notes, requires, list(resolved))

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from draftwire.convert.geometry import read_geometry
+from draftwire.convert.mla import mla_rope, require_served
 from draftwire.convert.rope import rope_block
 from draftwire.convert.target import Target
+from draftwire.convert.trainer import speculators_version
+from draftwire.convert.windows import SLIDING, read_windows
 from draftwire.draft import MLA_CLASS, Draft, DraftError
+from draftwire.release import RELEASES, has
 
 NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 OLDEST = "0.5.14"
+# Stock releases before would read the ids that are written as other layers, and no overlay runs there.
+SERVED = RELEASES[RELEASES.index(OLDEST) :]
 # ModelOpt's switches, and the value that SGLang's draft is built for.
 MODELOPT = {
     "use_input_layernorm_in_first_layer": True,
@@ -42,9 +48,11 @@ def flatten(draft: Draft, target: Target, release: str = "") -> Flat:
     layer = _layer_config(draft)
     if outer.get("quantization_config") or layer.get("quantization_config"):
         raise DraftError("a draft that is not quantised", "quantization_config", source, "convert its bfloat16 weights")
+    release = _known(release)
+    trainer = speculators_version(outer, source) if draft.layout == "speculators" else None
     config = read_geometry(layer, outer, draft.layout, source)
     config |= {"architectures": [MLA_CLASS if draft.layout == "mla" else "LlamaForCausalLMEagle3"]}
-    config |= _mla_rope(layer) if draft.layout == "mla" else rope_block(layer, source)
+    config |= mla_rope(layer, source) if draft.layout == "mla" else rope_block(layer, source)
     config["target_hidden_size"] = _target_hidden(outer, config, target, source)
     if target.vocab_size is not None and config["vocab_size"] != target.vocab_size:
         raise DraftError(
@@ -57,22 +65,19 @@ def flatten(draft: Draft, target: Target, release: str = "") -> Flat:
     config |= norms
     _require_modelopt(outer, source)
     requires = ["norm_before_residual"] if norms["norm_before_residual"] else []
-    if draft.layout == "mla" and requires:
-        raise DraftError("an MLA draft without norm_before_residual", "it", source, "no release serves that")
-    if norms["norm_before_fc"] and (draft.layout == "mla" or _before(release or OLDEST, "0.5.17")):
+    if norms["norm_before_fc"] and (draft.layout == "mla" or not has(release, "norm_before_fc")):
         requires.append("norm_before_fc")
     if layer.get("model_type") == "qwen3":
         requires.append("qk_norm")
-    notes = []
-    types, window = _windows(layer, config["num_hidden_layers"], source)
-    if types:
-        if draft.layout == "mla":
-            raise DraftError("an MLA draft without a sliding window", window, source, "no release serves that")
+    types, window, notes = read_windows(layer, config["num_hidden_layers"], trainer, source)
+    if SLIDING in types:
         config |= {"layer_types": types, "sliding_window": window}
         requires.append("sliding_window")
-        notes.append(f"attention over the last {window} tokens in {types.count('sliding_attention')} layer(s)")
-    if _flag(outer, "embed_requires_grad", source):
+    tied = config["tie_word_embeddings"] and config["target_hidden_size"] == config["hidden_size"]
+    if tied or _flag(outer, "embed_requires_grad", source):
         requires.append("own_embedding")
+    if draft.layout == "mla":
+        notes += require_served(draft, layer, requires, source)
     nested = {"norm_before_fc": True} if norms["norm_before_fc"] else {}
     return Flat(config, nested, requires, _steps(outer, source), notes)
 
@@ -85,18 +90,7 @@ def _layer_config(draft: Draft) -> Mapping[str, Any]:
         raise DraftError(
             "transformer_layer_config", repr(layer), draft.directory / "config.json", "save with speculators 0.5 to 0.9"
         )
-    version = str(draft.config.get("speculators_version") or "")
-    if version and version.startswith(("0.1", "0.2", "0.3", "0.4")) and not version.startswith(("0.10", "0.11")):
-        raise DraftError(
-            "speculators_version 0.5 to 0.9", version, draft.directory / "config.json",
-            "earlier trainers meant other layers by their ids",
-        )  # fmt: skip
     return layer
-
-
-def _mla_rope(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """MLA drafts take the target's own RoPE code and block: kept as it is."""
-    return {key: layer[key] for key in ("rope_theta", "rope_scaling", "rope_parameters") if key in layer}
 
 
 def _flag(outer: Mapping[str, Any], name: str, source: object) -> bool:
@@ -113,7 +107,12 @@ def _require_modelopt(outer: Mapping[str, Any], source: object) -> None:
         return
     for key, wanted in MODELOPT.items():
         if nested.get(key) not in (None, wanted):
-            raise DraftError(f"{key} {wanted}", nested[key], f"eagle_config of {source}", "no release serves that")
+            raise DraftError(
+                f"{key} {wanted}",
+                nested[key],
+                f"eagle_config of {source}",
+                f"train with {key} {wanted}: no release serves another",
+            )
 
 
 def _target_hidden(outer: Mapping[str, Any], config: Mapping[str, Any], target: Target, source: object) -> int:
@@ -124,22 +123,6 @@ def _target_hidden(outer: Mapping[str, Any], config: Mapping[str, Any], target: 
     if target.hidden_size not in (None, width):
         raise DraftError(f"target_hidden_size {target.hidden_size}", width, source, "name the draft's own target")
     return width
-
-
-def _windows(layer: Mapping[str, Any], layers: int, source: object) -> tuple[list[str], int]:
-    types, window = layer.get("layer_types"), layer.get("sliding_window")
-    if types is None:
-        return [], 0
-    known = ["sliding_attention", "full_attention"]
-    fits = isinstance(types, list) and len(types) == layers and all(kind in known for kind in types)
-    if fits and known[0] not in types:
-        return [], 0
-    if not fits or type(window) is not int or not 0 < window < 2**31:
-        raise DraftError(
-            f"layer_types for {layers} layers and a sliding_window", f"{types} and {window!r}", source,
-            "write what the draft was trained with",
-        )  # fmt: skip
-    return types, window
 
 
 def _steps(outer: Mapping[str, Any], source: object) -> int:
@@ -153,10 +136,14 @@ def _steps(outer: Mapping[str, Any], source: object) -> int:
     return steps
 
 
-def _before(release: str, other: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(release) < Version(other)
-    except InvalidVersion:
-        raise DraftError("a release such as 0.5.23", release, "--release", "name the SGLang that will serve") from None
+def _known(release: str) -> str:
+    """The release without its local part (+cu130), OLDEST where none is named; patched trees are older than that."""
+    plain = release.split("+")[0] if release else OLDEST
+    if plain not in RELEASES:
+        raise DraftError(
+            f"a release of {RELEASES[0]} to {RELEASES[-1]}",
+            repr(release),
+            "--release",
+            "name the SGLang that will serve",
+        )
+    return plain

@@ -18,6 +18,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
          "max_position_embeddings")  # fmt: skip
+# The names under which SGLang knows a DeepSeek config; flat Llama drafts of such targets bear them too.
+MLA_TYPES = ("kimi_k2", "deepseek_v3")
 MLA_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 
@@ -28,8 +30,11 @@ def read_geometry(layer: Mapping[str, Any], outer: Mapping[str, Any], layout: st
     a size that is missing or no positive whole number, and on a layer that SGLang's draft classes do not build.
     """
     kind = layer.get("model_type")
-    if kind not in [*DEFAULTS, *([] if layout == "speculators" else ["kimi_k2", "deepseek_v3"])]:
-        raise DraftError("model_type llama or qwen3", repr(kind), source, "SGLang's EAGLE-3 drafts have Llama layers")
+    kinds = list(MLA_TYPES if layout == "mla" else DEFAULTS if layout == "speculators" else [*DEFAULTS, *MLA_TYPES])
+    if kind not in kinds:
+        raise DraftError(
+            f"model_type {' or '.join(kinds)}", repr(kind), source, "write the class that trained the layers"
+        )
     # Saved differences only: other layouts are read by the class that wrote them, which is Llama's too.
     values = {**DEFAULTS.get(kind, {}), **{k: v for k, v in layer.items() if v is not None}}
     out: dict[str, Any] = {"model_type": "llama" if layout != "mla" else kind}
@@ -49,7 +54,9 @@ def read_geometry(layer: Mapping[str, Any], outer: Mapping[str, Any], layout: st
     out["hidden_act"] = values.get("hidden_act", "silu")
     for key, wanted in (("hidden_act", "silu"), ("attention_bias", False), ("mlp_bias", False), ("bias", False)):
         if values.get(key, wanted) != wanted:
-            raise DraftError(f"{key} {wanted}", values[key], source, "SGLang's draft builds no other")
+            raise DraftError(
+                f"{key} {wanted}", values[key], source, f"train with {key} {wanted}: SGLang's draft builds no other"
+            )
     out |= _vocabulary(values, outer, layout, source)
     dtype = outer.get("dtype") or outer.get("torch_dtype")
     out["torch_dtype"] = dtype if dtype in ("bfloat16", "float16", "float32") else "bfloat16"
@@ -69,7 +76,7 @@ def _vocabulary(values: Mapping[str, Any], outer: Mapping[str, Any], layout: str
     if tied and size < values["vocab_size"]:
         raise DraftError(
             "an lm_head of its own for a reduced vocabulary", "tie_word_embeddings", source,
-            "the embedding has a row for every token of the target",
+            "store the head: the embedding has a row for every token of the target",
         )  # fmt: skip
     return {"draft_vocab_size": size, "tie_word_embeddings": tied}
 

@@ -15,8 +15,8 @@ OUTPUT_FAMILY = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qw
 SAY = "say them with --boundaries, such as --boundaries 0,3,31"
 
 
-def read_boundaries(draft: Draft, target: Target, given: Sequence[int] | None) -> tuple[int, ...]:
-    """The boundaries of the target that feed the draft's fc, ascending.
+def read_boundaries(draft: Draft, target: Target, given: Sequence[int] | None) -> tuple[tuple[int, ...], list[str]]:
+    """The boundaries of the target that feed the draft's fc, ascending, and what is worth saying of them.
 
     given: the user's word, which may not contradict the config's. Raises DraftError or WiringError where the ids
     have more than one meaning, none, or name layers that the target lacks.
@@ -31,17 +31,20 @@ def read_boundaries(draft: Draft, target: Target, given: Sequence[int] | None) -
     raw = {name: draft.config.get(name) for name in ("eagle_config", IDS, BOUNDARIES)}
     if not wants_states(raw, source):
         raise DraftError(
-            "a draft that reads captured states", "use_aux_hidden_state false", source, "serve it as EAGLE"
+            "a draft that reads captured states", "use_aux_hidden_state false", source, "serve it as it is, with EAGLE"
         )
     raw["speculators_model_type"] = draft.config.get("speculators_model_type")
     ids = nested.get(IDS) if isinstance(nested, dict) else None
     written = isinstance(nested, dict) and nested.get(BOUNDARIES) is not None
     if ids is None and raw[IDS] is None and not written:
         if wanted is None and draft.layout == "sglang" and target.num_layers:
-            return (2, target.num_layers // 2, target.num_layers - 3)
+            guess = (2, target.num_layers // 2, target.num_layers - 3)
+            return guess, [
+                f"no layer ids: boundaries {list(guess)} are SGLang's default, a guess; if it is wrong, {SAY}"
+            ]
         if wanted is None:
             raise DraftError(f"{IDS}, the states that the draft was trained on", "none", source, SAY)
-        return wanted
+        return wanted, []
     if not written and _ambiguous(draft, ids, target):
         if wanted is None:
             raise DraftError(
@@ -49,12 +52,12 @@ def read_boundaries(draft: Draft, target: Target, given: Sequence[int] | None) -
                 f"{ids}: boundaries {ids} as inputs of layers or {[i + 1 for i in ids or []]} as outputs", source,
                 SAY,
             )  # fmt: skip
-        return wanted
+        return wanted, []
     rule = "index_unless_1" if target.architecture in DEEPSEEK_FAMILY else "output"
     found = resolve(raw, num_layers=layers, release_rule=rule, source=source).boundaries
     if wanted is not None and wanted != found:
         raise DraftError(f"boundaries {list(found)}, as the ids say", list(wanted), "--boundaries", "leave it out")
-    return found
+    return found, []
 
 
 def _ambiguous(draft: Draft, ids: Any, target: Target) -> bool:
@@ -82,6 +85,6 @@ def write_ids(boundaries: Sequence[int], target: Target, source: object) -> tupl
     if wanted[0] == 0:
         raise DraftError(
             f"boundaries from 1 for a target of {target.architecture}", wanted, source,
-            "the embedding output is captured for DeepSeek and Kimi targets only",
+            "train on other states: the embedding output is captured for DeepSeek and Kimi targets only",
         )  # fmt: skip
     return {**table, IDS: [b - 1 for b in wanted]}, []

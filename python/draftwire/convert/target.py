@@ -9,12 +9,16 @@ from draftwire.draft import Draft, DraftError, find_directory, read_config
 
 
 class Target(NamedTuple):
-    """None for what is not known. `hidden_size` in values, `num_layers` decoder layers, `vocab_size` tokens."""
+    """None for what is not known. `hidden_size` in values, `num_layers` decoder layers, `vocab_size` tokens.
+
+    `directory`: where its files lie on this machine.
+    """
 
     architecture: str | None
     num_layers: int | None
     hidden_size: int | None
     vocab_size: int | None
+    directory: Path | None = None
 
 
 def find_target(draft: Draft, name: str | None) -> Target:
@@ -51,4 +55,5 @@ def _facts(directory: Path) -> Target:
             "num_hidden_layers, hidden_size and vocab_size of the target", counts, directory / "config.json",
             "name the target",
         )  # fmt: skip
-    return Target(names[0], *counts)
+    layers, hidden, vocabulary = counts
+    return Target(names[0], layers, hidden, vocabulary, directory)

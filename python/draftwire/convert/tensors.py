@@ -6,10 +6,12 @@ import re
 from typing import Any
 
 from draftwire.convert.output import Piece
-from draftwire.convert.vocabulary import little_endian, read_offsets
+from draftwire.convert.vocabulary import little_endian, read_offsets, require_identity
 from draftwire.draft import Draft, DraftError
 from draftwire.features import MARKED, REQUIRES
+from draftwire.headers import Stored
 
+CHUNK = 8 * 1024 * 1024
 FLOATS = ("BF16", "F16", "F32")
 LEGACY = {"midlayer.": "layers.0.", "aux_norm_low.": "fc_norm.0.", "aux_norm_mid.": "fc_norm.1.",
           "aux_norm_high.": "fc_norm.2."}  # fmt: skip
@@ -36,8 +38,14 @@ def arrange(draft: Draft, config: dict[str, Any], count: int, *, marked: bool) -
         notes += said
         if offsets is not None:
             pieces["d2t"] = Piece("I64", (len(offsets),), found["d2t"], little_endian(offsets))
-    elif dropped := [name for name in ("d2t", "t2d") if pieces.pop(name, None)]:
-        notes.append(f"{' and '.join(dropped)} left out: the draft has the whole vocabulary")
+    else:
+        require_identity(found, config["vocab_size"])
+        if dropped := [name for name in ("d2t", "t2d") if pieces.pop(name, None)]:
+            notes.append(f"{' and '.join(dropped)} left out: the draft has the whole vocabulary")
+    if config["tie_word_embeddings"] and "lm_head.weight" in pieces:
+        _require_equal(found["embed_tokens.weight"], found["lm_head.weight"])
+        del pieces["lm_head.weight"]
+        notes.append("lm_head left out: it is embed_tokens, as tie_word_embeddings says")
     if marked:
         mark = pieces[f"layers.0.{MARKED}"]
         pieces[f"layers.0.{MARKED}"] = mark._replace(shape=(1, *mark.shape))
@@ -60,7 +68,8 @@ def expect(config: dict[str, Any], count: int) -> dict[str, tuple[int, ...]]:
     if wide == hidden:
         raise DraftError(
             f"a hidden size other than {count} x {config['target_hidden_size']} captured values", hidden,
-            "the draft's config", "SGLang would take captured states for the draft's own and skip fc",
+            "the draft's config",
+            "train on more states or another width: SGLang would take them for the draft's own and skip fc",
         )  # fmt: skip
     shapes: dict[str, tuple[int, ...]] = {"fc.weight": (hidden, wide), "norm.weight": (hidden,)}
     if config["norm_before_fc"]:
@@ -119,6 +128,23 @@ def _require_all(draft: Draft, config: dict[str, Any], expected: dict, found: di
             "set the config's flag that it belongs to, or remove it",
         )  # fmt: skip
     return [note for note in notes if note]
+
+
+def _require_equal(embedding: Stored, head: Stored) -> None:
+    """Raises DraftError where the stored head of a tied draft is another tensor than its embedding."""
+    same = embedding.dtype == head.dtype and embedding.size == head.size
+    with embedding.file.open("rb") as one, head.file.open("rb") as other:
+        one.seek(embedding.start)
+        other.seek(head.start)
+        for left in range(embedding.size if same else 0, 0, -CHUNK):
+            if one.read(min(CHUNK, left)) != other.read(min(CHUNK, left)):
+                same = False
+                break
+    if not same:
+        raise DraftError(
+            "lm_head.weight equal to embed_tokens.weight beside tie_word_embeddings", "another", head.file,
+            "write tie_word_embeddings false, or leave the lm_head out: keep the one that was trained",
+        )  # fmt: skip
 
 
 def _without(name: str, draft: Draft, config: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from draftwire.headers import DraftError, Stored
+from draftwire.rows import read_integers
 
 REMEDY = "export the draft with the vocabulary map that it was trained with"
 
@@ -21,9 +22,7 @@ def read_offsets(tensors: Mapping[str, Stored], draft_size: int, size: int) -> t
     d2t, t2d = tensors.get("d2t"), tensors.get("t2d")
     if d2t is None:
         raise DraftError(f"d2t for a draft vocabulary of {draft_size} of {size} tokens", "none", _at(tensors), REMEDY)
-    if d2t.dtype not in ("I64", "I32") or d2t.shape != (draft_size,):
-        raise DraftError(f"d2t I64 [{draft_size}]", f"{d2t.dtype} {list(d2t.shape)}", d2t.file, REMEDY)
-    values = _integers(d2t)
+    values = _map(d2t, draft_size)
     as_offsets = [i + value for i, value in enumerate(values)]
     if t2d is not None:
         hot = _hot(t2d, draft_size, size)
@@ -42,6 +41,24 @@ def read_offsets(tensors: Mapping[str, Stored], draft_size: int, size: int) -> t
     )  # fmt: skip
 
 
+def require_identity(tensors: Mapping[str, Stored], size: int) -> None:
+    """Raises DraftError where d2t or t2d of a draft with the whole vocabulary of `size` tokens would move a token.
+
+    d2t is the identity as offsets (all 0) or as target ids (0, 1, 2, ..); t2d keeps every token.
+    """
+    d2t, t2d = tensors.get("d2t"), tensors.get("t2d")
+    if d2t is not None:
+        values = _map(d2t, size)
+        if any(values) and any(i != value for i, value in enumerate(values)):
+            moved = next(i for i, value in enumerate(values) if value)
+            raise DraftError(
+                f"d2t of zeros: the draft has the whole vocabulary of {size}", f"{values[moved]} at {moved}", d2t.file,
+                "correct draft_vocab_size, or export the draft again",
+            )  # fmt: skip
+    if t2d is not None:
+        _hot(t2d, size, size)
+
+
 def little_endian(values: array) -> bytes:
     """int64 little-endian, as safetensors stores it."""
     if sys.byteorder == "big":
@@ -50,12 +67,10 @@ def little_endian(values: array) -> bytes:
     return values.tobytes()
 
 
-def _integers(tensor: Stored) -> array:
-    values = array("q" if tensor.dtype == "I64" else "i")
-    values.frombytes(tensor.read())
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values
+def _map(d2t: Stored, draft_size: int) -> array:
+    if d2t.dtype not in ("I64", "I32") or d2t.shape != (draft_size,):
+        raise DraftError(f"d2t I64 [{draft_size}]", f"{d2t.dtype} {list(d2t.shape)}", d2t.file, REMEDY)
+    return read_integers(d2t)
 
 
 def _hot(t2d: Stored, draft_size: int, size: int) -> list[int]:

@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import struct
-import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
+import yaml
+
+from draftwire.convert.interruption import orderly_exit
 from draftwire.convert.output import Output, Piece
 from draftwire.headers import DraftError, read_header
 
 CHUNK = 8 * 1024 * 1024
 
 
-def write(output: Output, out: Path) -> None:
+def write(output: Output, out: Path) -> Path | None:
     """Write config.json, model.safetensors and serve.yaml into a folder beside `out`, then rename it to `out`.
 
-    Raises DraftError where `out` exists, its parent does not, or the disk refuses; then nothing is left.
+    Returns the source file that the weights are a hard link to, None where they were copied. Raises DraftError where
+    `out` exists, its parent does not, or the disk refuses; then, and at SIGINT, SIGTERM and SIGHUP, nothing is left.
     """
     if out.exists() or out.is_symlink():
         raise DraftError("a directory that is not there yet", "one that is", out, "name another or remove it")
     if not out.parent.is_dir():
         raise DraftError("an existing parent directory", "none", out.parent, "create it")
-    folder = None
+    with orderly_exit():
+        return _write_whole(output, out)
+
+
+def _write_whole(output: Output, out: Path) -> Path | None:
+    folder, done = out.parent / f".{out.name}.{secrets.token_hex(8)}.partial", False
     try:
-        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
-        folder.chmod(0o755)
-        _write_weights(output.pieces, folder / "model.safetensors")
+        folder.mkdir()
+        linked = _write_weights(output.pieces, folder / "model.safetensors")
         _write_text(folder / "config.json", json.dumps(output.config, indent=2) + "\n")
         _write_text(folder / "serve.yaml", _yaml(output))
         folder.rename(out)
-        folder = None
+        done = True
+        return linked
     except OSError as error:
         found = error.strerror or type(error).__name__
-        raise DraftError("to write the output", found, out, "nothing is left of it") from None
+        raise DraftError(
+            "to write the output", found, out, "free the disk or correct its rights, and try again"
+        ) from None
     finally:
-        if folder is not None:
+        if not done:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -48,7 +59,8 @@ def _yaml(output: Output) -> str:
         "# Written by `draftwire convert`: python -m sglang.launch_server --model-path TARGET --config THIS FILE",
         f"# Boundaries {output.boundaries}; SGLang serves this draft {needs}.",
     ]
-    return "\n".join([*lines, *(f"{key}: {json.dumps(value)}" for key, value in output.flags.items())]) + "\n"
+    body = yaml.safe_dump(output.flags, sort_keys=False, width=2**31) if output.flags else ""
+    return "\n".join(lines) + "\n" + body
 
 
 def _write_text(file: Path, text: str) -> None:
@@ -58,11 +70,11 @@ def _write_text(file: Path, text: str) -> None:
         os.fsync(stream.fileno())
 
 
-def _write_weights(pieces: dict[str, Piece], file: Path) -> None:
+def _write_weights(pieces: dict[str, Piece], file: Path) -> Path | None:
     if whole := _linkable(pieces):
         try:
             os.link(whole, file)
-            return
+            return whole
         except OSError:
             pass
     entries, at = {}, 0
@@ -77,6 +89,7 @@ def _write_weights(pieces: dict[str, Piece], file: Path) -> None:
             _stream(piece, stream)
         stream.flush()
         os.fsync(stream.fileno())
+    return None
 
 
 def _linkable(pieces: dict[str, Piece]) -> Path | None:
