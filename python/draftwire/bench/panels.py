@@ -1,0 +1,124 @@
+"""What the report's charts show, as numbers: panels of series, from rows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+Row = Mapping[str, Any]
+ARMS = {"baseline": "no draft", "eagle3": "EAGLE-3", "mtp": "MTP"}
+
+
+class Series(NamedTuple):
+    """One line. kind: an arm, "predicted" or "measured". points: (x, y, least y, most y) in the order of x."""
+
+    label: str
+    kind: str
+    points: tuple[tuple[float, float, float, float], ...]
+
+
+class Panel(NamedTuple):
+    title: str
+    subtitle: str
+    series: tuple[Series, ...]
+
+
+def setting(row: Row) -> tuple[str, ...]:
+    """Rows with the same one are measurements of the same thing; of them the charts show the latest."""
+    keys = ("config", "device", "sglang", "delivery", "tp_size", "draft_sha256")
+    return tuple(str(row.get(key)) for key in keys)
+
+
+def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
+    """The last row of each setting, newest first."""
+    last: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        if row["benchmark"] == benchmark:
+            last.pop(setting(row), None)
+            last[setting(row)] = row
+    return list(reversed(last.values()))
+
+
+def name_of(row: Row) -> tuple[str, str]:
+    """A setting's title and what is under it."""
+    ranks = f", tp {row['tp_size']}" if row.get("tp_size", 1) != 1 else ""
+    title = PurePath(row["config"]).stem
+    return title, f"{row['device']}{ranks}, SGLang {row['sglang']}, {row['delivery']}"
+
+
+def label_of(entry: Mapping[str, Any]) -> str:
+    """no draft; EAGLE-3, 3 steps; EAGLE-3, 3 steps, tree of 2, 8 tokens."""
+    name, steps = ARMS.get(entry["arm"], entry["arm"]), entry["steps"]
+    if steps is None:
+        return name
+    tree = f", tree of {entry['topk']}, {entry['draft_tokens']} tokens" if entry["topk"] != 1 else ""
+    return f"{name}, {steps} step{'s' if steps != 1 else ''}{tree}"
+
+
+def grouped(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """By label: the baseline first, then by arm, topk and steps; each in the order of concurrency."""
+    order = list(ARMS)
+
+    def place(e: Mapping[str, Any]) -> tuple:
+        arm = order.index(e["arm"]) if e["arm"] in order else len(order)
+        return arm, e["topk"] or 0, e["steps"] or 0, e["draft_tokens"] or 0, e["concurrency"]
+
+    out: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in sorted(entries, key=place):
+        out.setdefault(label_of(entry), []).append(entry)
+    return out
+
+
+def ended(row: Row) -> list[Mapping[str, Any]]:
+    """Measurements in which answers end with the end of sequence."""
+    return [entry for entry in row["measurements"] if entry["length"] == "eos"]
+
+
+def speed_panels(rows: Sequence[Row]) -> list[Panel]:
+    """Tokens a second by concurrency."""
+    out = []
+    for row in latest(rows, "bench"):
+        series = [
+            Series(label, entries[0]["arm"],
+                   tuple((e["concurrency"], e["tok_s"], e["tok_s_min"], e["tok_s_max"]) for e in entries))
+            for label, entries in grouped(ended(row)).items()
+        ]  # fmt: skip
+        out += [Panel(*name_of(row), tuple(series))] if series else []
+    return out
+
+
+def acceptance_panels(rows: Sequence[Row]) -> list[Panel]:
+    """Share of verify steps that accept a position and all before it, at the lowest concurrency."""
+    out = []
+    for row in latest(rows, "bench"):
+        series = []
+        for label, entries in grouped(e for e in ended(row) if e.get("accept_positions")).items():
+            first = entries[0]
+            points = tuple((j, c, c, c) for j, c in enumerate(first["accept_positions"], 1))
+            series.append(Series(f"{label}: {first['accept_length']:.2f} a step", first["arm"], points))
+        out += [Panel(*name_of(row), tuple(series))] if series else []
+    return out
+
+
+def prediction_panels(rows: Sequence[Row]) -> list[Panel]:
+    """Tokens a second by number of steps, predicted and then measured, at the concurrency tuned for."""
+    out = []
+    for row in latest(rows, "tune"):
+        at = row["at"]
+        plain = [e for e in row["measurements"] if e["arm"] == "baseline" and e["concurrency"] == at]
+        predicted = [p for p in row["predictions"] if p["concurrency"] == at]
+        checked = sorted((m for m in row["checked"] if m["concurrency"] == at), key=lambda m: m["steps"])
+        series = [Series("predicted", "predicted", _by_steps(predicted))]
+        series += [Series("measured", "measured", _by_steps(checked))] if checked else []
+        for e in plain:
+            ends = sorted({p["steps"] for p in predicted})
+            flat = (e["tok_s"], e["tok_s_min"], e["tok_s_max"])
+            series.insert(0, Series("no draft", "baseline", ((ends[0], *flat), (ends[-1], *flat))))
+        title, under = name_of(row)
+        out.append(Panel(f"{title}, {at} at once", under, tuple(series)))
+    return out
+
+
+def _by_steps(entries: Iterable[Mapping[str, Any]]) -> tuple[tuple[float, float, float, float], ...]:
+    return tuple((e["steps"], e["tok_s"], e["tok_s_min"], e["tok_s_max"]) for e in entries)

@@ -1,0 +1,187 @@
+"""`draftwire tune`: the number of draft steps that serves fastest, from one measured run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from draftwire.bench.run import Options
+    from draftwire.bench.tuning import Study
+
+
+def tune(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of SGLang's --config; with --row results.")],
+    row: Annotated[
+        bool, typer.Option("--row", help="FILE is a results.jsonl: its last row of bench; no server.")
+    ] = False,
+    most: Annotated[int, typer.Option(min=2, max=32, help="Predict 1 to so many steps.")] = 5,
+    concurrency: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    at: Annotated[int, typer.Option(min=0, help="Requests at once to be fastest with; default the fewest.")] = 0,
+    check: Annotated[int, typer.Option(min=0, help="How many of the best to measure afterwards.")] = 3,
+    prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own traffic, JSONL.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.jsonl is.")] = Path("benchmarks"),
+    tokens: Annotated[int, typer.Option(help="The most an answer has; default the prompt file's, else 512.")] = 0,
+    requests: Annotated[int, typer.Option(help="A run; default 4 a concurrent one, at least 8.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each load in each of an arm's two visits.")] = 2,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that any stage may last.")] = 1800.0,
+    port: Annotated[int, typer.Option(min=0, help="Of the servers; default free ones.")] = 0,
+) -> None:
+    """Serve FILE without its draft and with 1 and --most steps; from that predict tokens a second for every number of
+    steps, name the best and where it stops paying, then measure the best three and show both.
+
+    The last line is the row as JSON, which is also added to DIR/results.jsonl (not with --row).
+    Exit status: 0 done, 1 a ratio was refused, 2 it could not measure or predict.
+    """
+    from draftwire.bench_command import numbers
+    from draftwire.cli import one_line
+    from draftwire.doctor_command import fail
+
+    with one_line():
+        from draftwire.bench.refusals import RatioRefused
+        from draftwire.bench.run import Options
+
+        try:
+            if row:
+                predict_row(file, most, at)
+                return
+            options = Options(
+                concurrency=numbers(concurrency, "--concurrency"), steps=(1, most), prompts=prompts, out=out,
+                tokens=tokens, requests=requests, rounds=rounds, timeout=timeout, port=port,
+            )  # fmt: skip
+            run(file, options, most, at, check)
+        except RatioRefused as refused:
+            typer.echo(f"draftwire: {refused}", err=True)
+            raise typer.Exit(1) from None
+        except ValueError as failure:
+            fail(str(failure))
+
+
+def predict_row(file: Path, most: int, at: int) -> None:
+    """Of the last row of `draftwire bench` in a results.jsonl; prints, and adds nothing."""
+    from rich.console import Console
+
+    from draftwire.bench.refusals import BenchError
+    from draftwire.bench.report import read_rows
+    from draftwire.bench.tuning import Study
+
+    rows = [one for one in read_rows(file.read_text(encoding="utf-8"), file) if one["benchmark"] == "bench"]
+    if not rows:
+        raise BenchError("a row of draftwire bench", "none", file, "name a results.jsonl that holds one")
+    study = Study(rows[-1], most, at)
+    say(study, Console())
+    print(json.dumps({**_named(rows[-1]), **study.findings(), "checked": []}), flush=True)
+
+
+def run(file: Path, options: Options, most: int, at: int, check: int, out: Console | None = None,
+        progress: Console | None = None) -> dict[str, Any]:  # fmt: skip
+    """Measure, predict, measure the best; the row, which is appended and is the last line printed."""
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from draftwire.bench.ledger import append
+    from draftwire.bench.refusals import BenchError
+    from draftwire.bench.run import prepare
+    from draftwire.bench.tuning import Study, compare
+
+    out, progress = out or Console(), progress or Console(stderr=True)
+    deployment, _, _ = prepare(file, options)
+    if (topk := deployment.flags.number("speculative-eagle-topk")) != 1:
+        raise BenchError("speculative-eagle-topk 1", topk, file, "tune a chain: what a tree accepts is not predicted")
+    if at and at not in options.concurrency:
+        raise BenchError(f"a concurrency of {list(options.concurrency)}", at, "--at", "name one that is measured")
+    first = measured_row(file, options, progress)
+    study = Study(first, most, at)
+    say(study, out)
+    row = {**_named(first), **study.findings(), "checked": []}
+    best = sorted(p.steps for p in study.best(check))
+    if best:
+        again = measured_row(file, replace(options, steps=best), progress)
+        row["checked"] = compare(row["predictions"], again["measurements"])
+        say_checked(row["checked"], out)
+    print(json.dumps(row), flush=True)
+    append(options.out / "results.jsonl", row)
+    return row
+
+
+def measured_row(file: Path, options: Options, progress: Console) -> dict[str, Any]:
+    """A run as `draftwire bench` does it, not appended. Raises RatioRefused where its arms cannot be compared."""
+    from draftwire.bench.provenance import hash_weights, provenance
+    from draftwire.bench.refusals import RatioRefused
+    from draftwire.bench.run import entries, prepare
+    from draftwire.bench.schedule import measure
+    from draftwire.demo import kept_on_failure
+
+    deployment, prompts, plan = prepare(file, options)
+    wanted = prompts.first(max(load.requests for load in plan.loads))
+    with kept_on_failure("draftwire-tune-") as folder:
+        measured = measure(plan, deployment, wanted, folder, progress)
+    baseline = next(one for one in measured if one.arm.name == "baseline")
+    found = entries(measured, plan, baseline)
+    if refused := next((e["refused"] for e in found if e["refused"] and e["length"] == "eos"), ""):
+        raise RatioRefused(f"no prediction from arms that cannot be compared: {refused}")
+    return {**provenance(deployment, prompts, hash_weights(deployment.draft)), "measurements": found}
+
+
+def _named(run: dict[str, Any] | Any) -> dict[str, Any]:
+    """Provenance of a run, under tune's name."""
+    return {**{key: value for key, value in run.items() if key != "measurements"}, "benchmark": "tune"}
+
+
+def say(study: Study, out: Console) -> None:
+    """Predictions, costs and the best, for a person."""
+    from rich.table import Table
+
+    from draftwire.bench.report import best_line, stop_line, tree_line
+
+    found = study.findings()
+    table = Table(caption="tok/s: predicted (from the slowest and the fastest runs)", box=None)
+    for heading in ("at once", "steps", "tok/s", "accepted", "gain", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    measured = {(p.concurrency, p.steps) for p in study.drafted}
+    for p in study.predictions:
+        mark = "extrapolated" if p.extrapolated else "as measured" if (p.concurrency, p.steps) in measured else ""
+        table.add_row(str(p.concurrency), str(p.steps), f"{p.tok_s:.1f} ({p.low:.1f}-{p.high:.1f})",
+                      f"{p.accept_length:.2f}", f"{p.gain:.2f}x", mark)  # fmt: skip
+    out.print(table)
+    for c in found["costs"]:
+        text = f"{c['concurrency']} at once: a plain step {c['plain']:.1f} ms, one more draft step and token "
+        text += f"{c['another_step']:.1f} ms"
+        if c["verify"] is not None:
+            text += f"; verifying {c['steps'] + 1} tokens {c['verify']:.1f} ms, a draft step {c['draft']:.1f} ms"
+        _print(out, text)
+    for point, speed in study.left_out():
+        _print(out, f"{point.concurrency} at once, {point.steps} steps: the other counts predict {speed:.1f} tok/s, "
+                    f"measured {point.tok_s:.1f} ({point.low:.1f}-{point.high:.1f})")  # fmt: skip
+    _print(out, best_line(found))
+    _print(out, stop_line(found))
+    _print(out, tree_line(found["tree"]))
+
+
+def say_checked(checked: list[dict[str, Any]], out: Console) -> None:
+    """Predicted beside measured."""
+    from rich.table import Table
+
+    table = Table(caption="off: predicted over measured; ok: within a tenth or the runs' least and most", box=None)
+    for heading in ("at once", "steps", "predicted", "measured", "spread", "off", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for m in checked:
+        spread = f"{m['tok_s_min']:.1f}-{m['tok_s_max']:.1f}"
+        verdict = "ok" if m["within"] else "outside"
+        table.add_row(str(m["concurrency"]), str(m["steps"]), f"{m['predicted']:.1f}", f"{m['tok_s']:.1f}", spread,
+                      f"{m['off']:+.1%}", verdict)  # fmt: skip
+    out.print(table)
+
+
+def _print(out: Console, text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(tune)

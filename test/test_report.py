@@ -1,0 +1,208 @@
+"""benchmarks/REPORT.md and its charts: made by their command, byte for byte, and true to the rows."""
+
+import builtins
+import hashlib
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from bench_rows import bench_row, entry, measured
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from draftwire import report_command
+from draftwire.bench.charts import draw_all, spread
+from draftwire.bench.panels import acceptance_panels, prediction_panels, speed_panels
+from draftwire.bench.refusals import BenchError
+from draftwire.bench.report import COMMAND, read_rows, write_report
+from draftwire.bench.tuning import Study, compare
+from draftwire.cli import app
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+OTHER = {"benchmark": "doctor_speed", "command": "python speed.py", "date": "2026-11-29", "commit": "1", "seconds": 2.5}
+
+
+def tune_row(**fields) -> dict:
+    run = bench_row(1, 5)
+    found = Study(run, 5).findings()
+    checked = [m | {key: m[key] * 0.8 for key in ("tok_s", "tok_s_min", "tok_s_max")} for m in measured(2, 3)]
+    row = {key: value for key, value in run.items() if key != "measurements"} | {"command": "draftwire tune a.yaml"}
+    return row | found | {"benchmark": "tune", "checked": compare(found["predictions"], checked)} | fields
+
+
+ROWS = [OTHER, bench_row(1, 2, 3, 5), tune_row(), bench_row(3, device="NVIDIA H200", driver="570", tp_size=8)]
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    return draw_all(ROWS)
+
+
+def test_the_report_in_the_tree_is_generated() -> None:
+    """Text and SVG byte for byte; each PNG names the SVG that it is a picture of."""
+    from PIL import Image
+
+    rows = read_rows((BENCHMARKS / "results.jsonl").read_text(), "results.jsonl")
+    drawn = draw_all(rows)
+    report = (BENCHMARKS / "REPORT.md").read_text()
+    assert report == write_report(rows, drawn), f"run `{COMMAND}`"
+    assert COMMAND in report.splitlines()[0]
+    there = {file.name for file in (BENCHMARKS / "charts").glob("*")}
+    assert there == set(drawn), f"run `{COMMAND}`"
+    for name in sorted(there):
+        content = (BENCHMARKS / "charts" / name).read_bytes()
+        if name.endswith(".svg"):
+            assert content == drawn[name], f"run `{COMMAND}`"
+        else:
+            picture = Image.open(BENCHMARKS / "charts" / name)
+            svg = drawn[name.replace(".png", ".svg")]
+            assert picture.text["svg-sha256"] == hashlib.sha256(svg).hexdigest(), f"run `{COMMAND}`"
+
+
+def test_the_same_rows_give_the_same_bytes(files: dict[str, bytes]) -> None:
+    assert draw_all(json.loads(json.dumps(ROWS))) == files
+    assert sorted(files) == sorted(report_command.NAMES)
+
+
+def test_every_figure_of_a_row_is_in_the_report() -> None:
+    text = write_report(ROWS)
+    for row in ROWS[1:]:
+        assert f"`{row['command']}`" in text and row["device"] in text and row["draft_sha256"][:8] in text
+        for m in [*row["measurements"], *row.get("checked", ())] if row["benchmark"] == "bench" else row["checked"]:
+            assert f"{m['tok_s']:,.1f} ({m['tok_s_min']:,.1f} to {m['tok_s_max']:,.1f})" in text
+    assert "driver 570" in text and "tp 8" in text
+    assert "### doctor_speed, 2026-11-29" in text and "seconds 2.5" in text
+    assert text.index("NVIDIA H200, tp 8") < text.index("cpu, 2 cores"), "newest first"
+    assert text.index("### tune") < text.index("### bench, 2026-11-30\n\n`draftwire bench a.yaml`", text.index("cpu"))
+
+
+def test_the_report_follows_its_rows() -> None:
+    before = write_report([bench_row(3)])
+    slower = bench_row(3)
+    slower["measurements"][1] |= {"tok_s": 12.3, "tok_s_min": 11.1, "tok_s_max": 13.1}
+    assert "12.3 (11.1 to 13.1)" in write_report([slower]) and "12.3 (11.1" not in before
+
+
+def test_what_was_refused_and_what_missed_is_said() -> None:
+    bad = bench_row(3)
+    bad["measurements"][1] |= {"speedup": None, "refused": "expected no failed requests, found 3 in eagle3"}
+    assert "No ratio at 1 at once, length eos: expected no failed requests, found 3" in write_report([bad])
+    row = tune_row()
+    assert "**outside**" in write_report([row]), "predicted 25% over what was measured, and 19% over its most"
+    assert "extrapolated" not in write_report([row])
+    row["predictions"][0]["extrapolated"] = True
+    assert "(extrapolated)" in write_report([row])
+
+
+def test_without_a_row_there_is_a_report_and_no_chart() -> None:
+    assert draw_all([OTHER]) == {}
+    assert "No row of `draftwire bench` yet" in write_report([OTHER]) and "doctor_speed" in write_report([OTHER])
+
+
+def test_charts_show_the_latest_row_of_a_setting() -> None:
+    panels = speed_panels([bench_row(3, commit="old"), bench_row(3, device="gpu"), bench_row(1, 5)])
+    assert [(p.title, p.subtitle) for p in panels] == [
+        ("a", "cpu, 2 cores, SGLang 0.5.23, overlay"),
+        ("a", "gpu, SGLang 0.5.23, overlay"),
+    ]
+    assert [s.label for s in panels[0].series] == ["no draft", "EAGLE-3, 1 step", "EAGLE-3, 5 steps"]
+    assert [point[0] for point in panels[0].series[0].points] == [1, 8, 32]
+
+
+def test_labels_tell_trees_and_heads_apart() -> None:
+    row = bench_row(3)
+    tree = row["measurements"][1] | {"topk": 4, "draft_tokens": 8}
+    row["measurements"] += [tree, row["measurements"][1] | {"arm": "mtp"}]
+    labels = [s.label for s in speed_panels([row])[0].series]
+    assert labels == ["no draft", "EAGLE-3, 3 steps", "EAGLE-3, 3 steps, tree of 4, 8 tokens", "MTP, 3 steps"]
+    assert acceptance_panels([row])[0].series[0].label == "EAGLE-3, 3 steps: 2.73 a step"
+
+
+def test_fixed_lengths_stay_out_of_the_charts() -> None:
+    row = bench_row(3)
+    row["measurements"].append(entry("eagle3", 3, 999.0, 64, length="fixed"))
+    assert all(point[0] < 64 for s in speed_panels([row])[0].series for point in s.points)
+
+
+def test_predicted_and_measured_at_the_concurrency_tuned_for() -> None:
+    panel = prediction_panels([tune_row()])[0]
+    plain, predicted, checked = panel.series
+    assert panel.title == "a, 1 at once"
+    assert [s.kind for s in panel.series] == ["baseline", "predicted", "measured"]
+    assert [point[0] for point in predicted.points] == [1, 2, 3, 4, 5] and [p[0] for p in checked.points] == [2, 3]
+    assert plain.points[0][1] == plain.points[1][1] == pytest.approx(measured()[0]["tok_s"])
+
+
+def test_svg_is_small_text_without_fonts_or_dates(files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        assert len(content) < 25_000, (name, len(content))
+        if name.endswith(".svg"):
+            root = ElementTree.fromstring(content)
+            words = {"".join(node.itertext()) for node in root.iter("{http://www.w3.org/2000/svg}text")}
+            assert b"font-face" not in content and b"2026" not in content and b"Matplotlib" not in content
+            assert words & {"EAGLE-3, 3 steps", "EAGLE-3, 3 steps: 2.73 a step", "predicted"}, words
+
+
+def test_heights_in_the_chart_are_the_rows_speeds() -> None:
+    """Read back from the SVG: the baseline's dashed line, on an axis that begins at 0 tokens a second."""
+    row = bench_row(3, concurrency=(1, 4))
+    svg = draw_all([row])["speed.svg"].decode()
+    dashed = re.search(r'd="M (\S+) (\S+) L (\S+) (\S+) " clip-path="[^"]*" style="[^"]*stroke-dasharray', _flat(svg))
+    ground = re.search(r'id="patch_2"> <path d="M \S+ (\S+) ', _flat(svg))
+    assert dashed and ground
+    one, four = (float(ground[1]) - float(dashed[i]) for i in (2, 4))
+    speeds = [m["tok_s"] for m in row["measurements"] if m["arm"] == "baseline"]
+    assert four / one == pytest.approx(speeds[1] / speeds[0], rel=0.01)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@given(st.lists(st.floats(0, 300), max_size=8), st.floats(0, 30))
+def test_names_are_moved_apart_and_no_further(wanted: list[float], gap: float) -> None:
+    places = spread(wanted, gap)
+    ordered = sorted(places)
+    assert all(b - a >= gap - 1e-6 for a, b in pairwise(ordered))
+    assert [places[i] for i in sorted(range(len(wanted)), key=lambda i: wanted[i])] == ordered
+    if all(b - a >= gap for a, b in pairwise(sorted(wanted))):
+        assert places == pytest.approx(wanted)
+    assert sum(places) == pytest.approx(sum(wanted), abs=1e-6)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"benchmark": 3}', '{"tok_s": 1}', "null"])
+def test_a_line_that_is_no_row(line: str) -> None:
+    with pytest.raises(BenchError, match=r"expected a JSON object .*, found .* in r\.jsonl line 2"):
+        read_rows(f'{{"benchmark": "x"}}\n{line}\n', "r.jsonl")
+
+
+def test_the_command_writes_and_removes(tmp_path: Path, files: dict[str, bytes]) -> None:
+    results = tmp_path / "results.jsonl"
+    results.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    assert CliRunner().invoke(app, ["report", "--out", str(tmp_path)]).exit_code == 0
+    assert (tmp_path / "REPORT.md").read_text() == write_report(ROWS, files)
+    assert {f.name: f.read_bytes() for f in (tmp_path / "charts").glob("*")} == files
+    results.write_text(json.dumps(OTHER) + "\n")
+    assert CliRunner().invoke(app, ["report", "--out", str(tmp_path)]).exit_code == 0
+    assert not list((tmp_path / "charts").glob("*")) and "charts/" not in (tmp_path / "REPORT.md").read_text()
+
+
+def test_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = CliRunner().invoke(app, ["report", "--out", str(tmp_path)])
+    assert missing.exit_code == 2 and missing.stderr.count("\n") == 1 and "results.jsonl" in missing.stderr
+    (tmp_path / "results.jsonl").write_text(json.dumps(ROWS[1]) + "\n")
+    real = builtins.__import__
+
+    def without(name: str, *rest, **fields):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **fields)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    bare = CliRunner().invoke(app, ["report", "--out", str(tmp_path)])
+    assert bare.exit_code == 2 and "expected matplotlib for the charts" in bare.stderr
+    assert not (tmp_path / "REPORT.md").exists()

@@ -1,0 +1,78 @@
+"""What tune says of a run: the best steps, where they stop paying, a tree's price, and measured beside predicted."""
+
+import json
+
+import pytest
+from bench_rows import OUTPUT, PREFILL, TOKEN, measured, row, speed
+
+from draftwire.bench.refusals import BenchError
+from draftwire.bench.tuning import Study, compare
+
+
+@pytest.fixture
+def study() -> Study:
+    return Study(row(*measured(1, 5)), 5)
+
+
+def test_the_best_is_the_fastest_server(study: Study) -> None:
+    best = study.best(3)
+    assert [p.steps for p in best] == sorted(range(1, 6), key=lambda k: -speed(1, k))[:3]
+    assert best[0].gain == pytest.approx(speed(1, best[0].steps) / speed(1, 0))
+    at_32 = Study(study.run, 5, 32).best()[0]
+    assert at_32.steps == max(range(1, 6), key=lambda k: speed(32, k)) != best[0].steps
+
+
+def test_where_it_stops_paying_is_between_a_server_that_gains_and_one_that_loses(study: Study) -> None:
+    (stops, free), steps = study.stops_paying(), study.best()[0].steps
+    assert speed(8, steps) > speed(8, 0) and speed(32, steps) < speed(32, 0)
+    assert stops.pays and 8 < stops.concurrency < 32
+    real = next(b for b in range(8, 33) if speed(b, steps) < speed(b, 0))
+    assert stops.concurrency == pytest.approx(real, abs=3)
+    assert speed(32, 1) > speed(32, 0) and free.concurrency is None and free.pays, "one step still pays at 32"
+
+
+def test_a_tree_is_priced_by_the_baselines_batches() -> None:
+    study = Study(row(*measured(1, 5, concurrency=(1, 8, 16))), 5)
+    tree, best = study.tree(), study.best()[0]
+    extra = TOKEN * 2 * (tree["draft_tokens"] - best.steps - 1)
+    step = 1000 * OUTPUT / speed(1, best.steps) - PREFILL
+    step *= best.accept_length / (OUTPUT - 1)
+    assert not tree["at_least"] and tree["draft_tokens"] == 2 * (best.steps + 1)
+    assert tree["must_accept"] == pytest.approx(best.accept_length * (1 + extra / step), abs=0.001)
+    unknown = Study(row(*measured(1, 5, concurrency=(1, 8))), 5).tree()
+    assert unknown["at_least"] and unknown["must_accept"] == unknown["chain"]
+
+
+def test_what_the_other_counts_predict(study: Study) -> None:
+    assert study.left_out() == [], "two counts have none between them"
+    found = Study(row(*measured(1, 2, 3, 5)), 5).left_out()
+    assert [(p.concurrency, p.steps) for p, _ in found] == [(1, 2), (1, 3), (8, 2), (8, 3), (32, 2), (32, 3)]
+    assert [said for _, said in found] == pytest.approx([speed(p.concurrency, p.steps) for p, _ in found], rel=1e-3)
+
+
+def test_findings_are_json_and_hold_what_they_rest_on(study: Study) -> None:
+    found = json.loads(json.dumps(study.findings(), allow_nan=False))
+    assert len(found["measurements"]) == 9 and len(found["predictions"]) == 15
+    assert [(p["concurrency"], p["steps"]) for p in found["best"]] == [
+        (b, max(range(1, 6), key=lambda k: speed(b, k))) for b in (1, 8, 32)
+    ]
+    assert [found[f"stops_paying{end}"]["said"] for end in ("", "_at_best")] == list(map(str, study.stops_paying()))
+    again = Study({**study.run, "measurements": found["measurements"]}, 5)
+    assert again.findings() == study.findings(), "a row of tune can be read as a run"
+
+
+def test_measured_beside_predicted(study: Study) -> None:
+    predictions = study.findings()["predictions"]
+    checked = measured(2, 3)
+    for one in checked:
+        if one["steps"] == 3:
+            one |= {"tok_s": one["tok_s"] * 1.5, "tok_s_min": one["tok_s"] * 1.4, "tok_s_max": 999}
+    found = {(e["concurrency"], e["steps"]): e for e in compare(predictions, checked)}
+    assert set(found) == {(b, k) for b in (1, 8, 32) for k in (2, 3)}
+    assert found[1, 2]["within"] and abs(found[1, 2]["off"]) < 0.001
+    assert not found[1, 3]["within"] and found[1, 3]["off"] == pytest.approx(1 / 1.5 - 1, abs=0.001)
+
+
+def test_a_concurrency_that_was_not_measured(study: Study) -> None:
+    with pytest.raises(BenchError, match=r"expected a concurrency of \[1, 8, 32\], found 4 in --at"):
+        Study(study.run, 5, 4)
