@@ -12,6 +12,8 @@ import torch
 import upstream
 from patched import DEEPSEEK, LAYERS, LOOP_CAPTURES, CaptureList, Loose, call_setter, layer_capture, run_loop, tree
 
+from draftwire_overlay.srt.speculative.aux_boundaries import RULES
+
 GRAPH_FILES = (
     ("sglang.srt.model_executor.cuda_graph_runner", "CudaGraphRunner", "__init__"),
     ("sglang.srt.model_executor.model_runner", "ModelRunner", "_dummy_run"),
@@ -82,6 +84,34 @@ def layer_output(patched: Path, layer) -> tuple[float, bool]:
     return float(hidden[0, 0]), bool(getattr(hidden, "_sglang_needs_allreduce_fusion", False))
 
 
+def ids_are_read_by_the_releases_rule(release: str, patched: Path) -> None:
+    """What the patched loader is told of the release is what the release's own setter and loop do."""
+    loads = upstream.find_method(patched, "sglang.srt.configs.model_config", "ModelConfig", "from_server_args")
+    told = loads.decorator_list[-1]
+    assert [ast.unparse(d) for d in loads.decorator_list[:-1]] == ["staticmethod"]
+    assert told.func.id == "resolves_draft_ids"
+    for ids in ([2, 5, 8], [1, 4, 7]):
+        model = SimpleNamespace(layers_to_capture=[])
+        target = SimpleNamespace(model=model, pp_group=SimpleNamespace(is_last_rank=True))
+        call_setter(tree(release), target, ids)
+        assert RULES[told.args[0].value](ids) == model.layers_to_capture
+    options = {keyword.arg: keyword.value.value for keyword in told.keywords}
+    assert options.pop("embedding_ahead_of_loop", False) == (release in LOOP_CAPTURES)
+    text = (patched / "srt/models/llama_eagle3.py").read_text()
+    assert options == ({"states": 3} if "num_aux_hidden_states" not in text else {})
+
+
+def drafts_are_checked_at_launch(patched: Path) -> None:
+    """The launch check is decorated, and every name of ours is imported where it is used."""
+    checks = upstream.find_method(patched, "sglang.srt.server_args", "ServerArgs", "check_server_args")
+    assert [ast.unparse(d) for d in checks.decorator_list] == ["requires_wirable_draft"]
+    names = {"server_args": "requires_wirable_draft", "configs.model_config": "resolves_draft_ids"}
+    for module, name in {**names, "models.deepseek_v2": "CaptureList"}.items():
+        body = upstream.parse(patched, f"sglang.srt.{module}").body
+        ours = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "sglang.srt.speculative.draft_wiring"]
+        assert [alias.name for n in ours for alias in n.names] == [name]
+
+
 def graphs_capture_the_drafts_ids(patched: Path) -> None:
     """The list in force at capture time is the config's, in the graph runner and in the warm-up run."""
     ids = CaptureList([0, 3, 6])
@@ -135,10 +165,15 @@ def embedding_is_not_gathered(release: str, patched: Path) -> None:
     """With expert parallelism later states are gathered from the ranks; the embedding is whole on each and is not."""
     if release in LOOP_CAPTURES:
         gathered = []
-        group = SimpleNamespace(all_gather=lambda states, dim=0: gathered.append(states) or states)
-        states, truth = run_loop(release, patched, CaptureList([0, 1, 3, 6]), enable_a2a_moe=True, group=lambda: group)
-        assert len(gathered) == 2, "boundaries 3 and 6, after an expert layer"
-        assert all(torch.equal(state, truth[b]) for state, b in zip(states, [0, 1, 3, 6], strict=True))
+        gather = lambda name, by: lambda states, dim=0: gathered.append(name) or torch.cat([states] * by)  # noqa: E731
+        ids, group = CaptureList([0, 1, 3, 6]), SimpleNamespace(all_gather=gather("attention", 1))
+        fields = {"enable_a2a_moe": True, "group": lambda: group, "over_all": gather("all", 2)}
+        states, truth = run_loop(release, patched, ids, **fields)
+        over = "all" if release in ("0.5.8", "0.5.8.post1", "0.5.9") else "attention"
+        assert gathered == [over] * 2, "boundaries 3 and 6, after an expert layer"
+        rows = len(states[0])
+        assert [len(state) // rows for state in states] == [1, 1, *([2, 2] if over == "all" else [1, 1])]
+        assert all(torch.equal(state[:rows], truth[b]) for state, b in zip(states, ids, strict=True))
         return
     if (tree(release) / "srt/layers/communicator.py").exists():
         names = {"ScatterMode": SimpleNamespace(model_input_output=lambda: "whole")}

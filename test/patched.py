@@ -127,9 +127,7 @@ def run_loop(release: str, patched: Path, ids, **model_fields) -> tuple[list[tor
     call_setter(patched, target, ids)
     assert target.capture_aux_hidden_states
     names = {"torch": torch, "nullcontext": contextlib.nullcontext, "get_attention_tp_group": model_fields.get("group")}
-    names |= {
-        "tensor_model_parallel_all_gather": getattr(model_fields.get("group", lambda: None)(), "all_gather", None)
-    }
+    names["tensor_model_parallel_all_gather"] = model_fields.get("over_all")
     names = {name: value for name, value in names.items() if value is not None} | collectors(release)
     forward = upstream.cut(patched, DEEPSEEK, "DeepseekV2Model", "forward", **names)
     batch = Loose(can_run_tbo=False, aux_hidden_states_buffer=None, forward_mode=Loose(is_idle=lambda: False))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import TOKENS
 from patched import tree
 from states import load_sample, relative_errors, served_states
 
@@ -94,6 +95,31 @@ def test_a_refusal_is_the_last_line_and_comes_before_a_worker(ids, said, fails: 
     assert lines[-1].startswith("EAGLE-3 draft: expected ")
     assert said in lines[-1]
     assert not any("TP0" in line or "Load weight" in line for line in lines)
+
+
+def test_a_half_patched_tree_does_not_start(pair: Pair, fails: Callable, tmp_path):
+    """As a killed run leaves it: everything but the last file. The same command then ends it."""
+    env = copy_of("0.5.23", tmp_path) | WITHOUT_OVERLAY
+    patch(tmp_path)
+    mark = tmp_path / "sglang" / "srt" / "speculative" / "aux_boundaries.py"
+    mark.unlink()
+    status, lines, _, alive = fails(pair.flags(), env=env, timeout=120)
+    assert status == 1 and not alive
+    assert "aux_boundaries" in lines[-1]
+    patch(tmp_path)
+    assert mark.exists()
+
+
+def test_two_ranks_of_a_patched_tree_capture_the_states(serve: Callable, pair: Pair, plain_outputs: list, tmp_path):
+    env = copy_of("0.5.23", tmp_path) | WITHOUT_OVERLAY
+    patch(tmp_path)
+    with serve([*pair.flags(), "--enable-return-hidden-states"], env=env, ranks=2) as server:
+        sample = load_sample(pair.directory, 0)
+        errors = relative_errors(served_states(server, sample["input_ids"], 3), sample["hidden_states"][:3])
+        assert errors[0] == 0.0 and max(errors) < 2e-2
+        answers = [server.generate(prompt, TOKENS) for prompt in pair.prompts[:4]]
+        assert [answer["output_ids"] for answer in answers] == plain_outputs[:4]
+        assert Acceptance.of(answers).length > 2
 
 
 def test_the_overlay_stands_aside_from_a_patched_tree(serve: Callable, pair: Pair, tmp_path):

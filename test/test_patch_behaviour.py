@@ -25,6 +25,16 @@ def test_the_states_asked_for_are_captured(release, patched):
 
 
 @EVERY
+def test_ids_are_read_by_the_releases_own_rule(release, patched):
+    patch_cases.ids_are_read_by_the_releases_rule(release, patched)
+
+
+@EVERY
+def test_drafts_are_checked_at_launch(release, patched):
+    patch_cases.drafts_are_checked_at_launch(patched)
+
+
+@EVERY
 def test_other_lists_are_upstreams_own(release, patched):
     patch_cases.leaves_plain_ids_alone(release, patched)
 

@@ -51,6 +51,19 @@ def test_the_series_names_each_release_once():
     named = {r: [t["file"] for t in series["patch"] if SpecifierSet(t["releases"]).contains(r)] for r in RELEASES}
     assert named == {release: [locked.patch] for release, locked in LOCK.items()}
     assert series["left_out"]
+    conditions = [table["drop_when"] for table in series["patch"]]
+    assert len(set(conditions)) == len(FILES)
+    for release, locked in LOCK.items():
+        named = [f" {release}{end}" in conditions[[p.name for p in FILES].index(locked.patch)] for end in ",:"]
+        assert any(named), f"what drops {locked.patch} does not name {release}"
+    assert all("sglang.__version__" in condition for condition in conditions)
+
+
+@EACH
+def test_the_header_says_what_ranks_and_other_counts_get(patch):
+    header = patch.read_text().partition("\ndiff --git ")[0]
+    assert "boundary 0 is whole on each of attention's ranks and is not gathered" in header
+    assert ("other than three states is refused" in header) == (patch.stem in ("0.5.8", "0.5.9", "0.5.11"))
 
 
 def test_each_patch_is_named_for_its_first_release():

@@ -33,6 +33,10 @@ def widths(release, patched):
     patch_cases.extend_buffers_are_as_wide_as_the_states(patched)
 
 
+def launch(release, patched):
+    patch_cases.drafts_are_checked_at_launch(patched)
+
+
 # (what is lost, releases, text of the patch, what it becomes, the check that must fail)
 MUTATIONS = [
     ("the copy of the embedding", LOOP_CAPTURES, "hidden_states.clone()", "hidden_states", CAPTURES),
@@ -56,6 +60,12 @@ MUTATIONS = [
     ("the draft's count", RELEASES[RELEASES.index("0.5.12") : RELEASES.index("0.5.15")],
      "len(layer_ids) if layer_ids else num_aux", "num_aux", widths),
     ("the check of tensors", RELEASES, "weights = checked(self, weights)", "checked", loader),
+    ("the launch check", RELEASES, "+    @requires_wirable_draft\n", "+    # nothing\n", launch),
+    ("its import", RELEASES, "+from sglang.srt.speculative.draft_wiring import requires_wirable_draft", "+", launch),
+    ("the rule to 0.5.12", RELEASES[: RELEASES.index("0.5.13")], '+    @resolves_draft_ids("output"',
+     '+    @resolves_draft_ids("index_unless_1"', patch_cases.ids_are_read_by_the_releases_rule),
+    ("the rule", RELEASES[RELEASES.index("0.5.13") :], '+    @resolves_draft_ids("index_unless_1"',
+     '+    @resolves_draft_ids("output"', patch_cases.ids_are_read_by_the_releases_rule),
     ("Kimi's setter", ["0.5.9"], "self.language_model.set_eagle3_layers_to_capture(layer_ids)", "pass", kimi),
     ("Kimi's embedding", ["0.5.9"], "return self.language_model.get_embed_and_head()", "return None, None", kimi),
     ("Kimi's head", ["0.5.9"], "self.language_model.set_embed_and_head(embed, head)", "pass", kimi),

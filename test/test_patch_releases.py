@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from patched import LOCK, PATCHES, RELEASES, apply_patch, git, installed_release, repository, tree
 
-from draftwire.patching import codemod, generate, lock
+from draftwire.patching import apply, codemod, diff, generate, lock
+from draftwire.patching.plan import plan
+from draftwire.patching.refusals import PatchError
 
 EVERY = pytest.mark.parametrize(
     "release", [pytest.param(r, marks=[] if r == installed_release() else pytest.mark.slow) for r in RELEASES]
@@ -57,6 +61,44 @@ def test_git_takes_it_off_again(release, tmp_path):
     for file, (before, _) in LOCK[release].hashes.items():
         there = (root / file).read_bytes() if (root / file).exists() else None
         assert there == (None if before == lock.NEW else (tree(release) / file).read_bytes())
+
+
+@EVERY
+def test_draftwire_puts_no_other_releases_patch_on(release, tmp_path):
+    """Of each wrong patch: not by a tree that says it is of that patch's release, and not by force."""
+    repository(release, tmp_path)
+    root = tmp_path / "python" / "sglang"
+    before = {file: (root / file).read_bytes() for file in LOCK[release].hashes if (root / file).exists()}
+    own = plan(tmp_path)
+    assert own.source.endswith(LOCK[release].patch)
+    for name in sorted({locked.patch for locked in LOCK.values()} - {LOCK[release].patch}):
+        patch = diff.parse((PATCHES / name).read_text(), name)
+        with pytest.raises(PatchError):
+            apply.carry_out(own, apply.applied(own._replace(patch=patch)))
+        (root / "_version.py").write_text(f"__version__ = '{name.removesuffix('.patch')}'\n")
+        with pytest.raises(PatchError, match="upstream's file or ours"):
+            plan(tmp_path)
+        (root / "_version.py").unlink()
+    assert before == {file: (root / file).read_bytes() for file in LOCK[release].hashes if (root / file).exists()}
+
+
+@pytest.mark.slow
+def test_git_puts_some_on_as_the_documentation_says(tmp_path):
+    """The pairs of patch and release that git takes though they are wrong, of all files that some patch touches."""
+    names, taken, wrong = sorted({locked.patch for locked in LOCK.values()}), [], 0
+    files = {file for locked in LOCK.values() for file in locked.hashes}
+    for release in RELEASES:
+        folder = repository(release, tmp_path / release)
+        for file in (file for file in files if (tree(release) / file).exists()):
+            (folder / "python" / "sglang" / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(tree(release) / file, folder / "python" / "sglang" / file)
+        for name in names:
+            if name != LOCK[release].patch:
+                wrong += 1
+                done = git("apply", "-C1", "--check", str(PATCHES / name), folder=folder)
+                taken += [(release, name)] if done.returncode == 0 else []
+    text = (PATCHES.parent / "docs" / "patching.md").read_text()
+    assert f"git applies {len(taken)} of the {wrong} wrong pairs" in text, (len(taken), wrong)
 
 
 @EVERY

@@ -183,8 +183,8 @@ def test_the_launching_process_says_the_wiring(wiring, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "sglang.srt.configs", ModuleType("sglang.srt.configs"))
     monkeypatch.setitem(sys.modules, "sglang.srt.configs.model_config", module)
     with caplog.at_level(logging.INFO):
-        wiring.require_wirable(flags())
-        wiring.require_wirable(flags(speculative_draft_model_path=None))
+        check = wiring.requires_wirable_draft(lambda server_args: "checked")
+        assert check(flags()) == check(flags(speculative_draft_model_path=None)) == "checked"
     assert [line for line in caplog.messages if "boundaries [0, 3, 6] of 12" in line and "-1 read as" in line]
     assert len(caplog.messages) == 1
 
@@ -217,6 +217,13 @@ def test_a_flag_that_is_neither_true_nor_false_is_refused(wiring, value):
 @pytest.mark.parametrize("requires", [5, "qk_norm", {"qk_norm": True}, [["qk_norm"]], [5], [None]])
 def test_what_is_no_list_of_known_names_is_refused(wiring, requires):
     assert "requires" in refusal(wiring, {"eagle_config": {"requires": requires}})
+
+
+@pytest.mark.parametrize("algorithm", ["EAGLE3", "EAGLE"])
+@pytest.mark.parametrize("value", ["abc", 5, [1], True], ids=str)
+def test_an_eagle_config_that_is_no_table_is_refused(wiring, value, algorithm):
+    server = flags(speculative_algorithm=algorithm)
+    assert "expected a table" in refusal(wiring, {"eagle_config": value}, server=server)
 
 
 @pytest.mark.parametrize("target", ["DeepseekV3ForCausalLM", "LlamaForCausalLM", "Qwen3MoeForCausalLM"])

@@ -23,6 +23,9 @@ def applied(wanted: Plan) -> dict[Path, bytes | None]:
         raise PatchError("upstream's files or this patch", "another draftwire's", wanted.tree.root / RECORD, AGAIN)
     if wanted.is_patched and wanted.tree.read(RECORD) is None:
         return {}  # by git
+    locked = wanted.state.locked
+    if odd := locked.hashes.keys() ^ {*wanted.patch.insertions, *wanted.patch.added}:
+        raise PatchError(f"the patch of SGLang {locked.release}", "another", min(odd), "install draftwire again")
     files: dict[str, bytes | None] = {
         file: insert(wanted.tree.text(file), group).encode()
         for file, group in wanted.patch.insertions.items()
@@ -30,9 +33,9 @@ def applied(wanted: Plan) -> dict[Path, bytes | None]:
     }
     files |= {file: text.encode() for file, text in wanted.patch.added.items()}
     for file, data in files.items():
-        if lock.sha256(data or b"") != wanted.state.locked.hashes[file][1]:
+        if lock.sha256(data or b"") != locked.hashes[file][1]:
             raise PatchError("the patched file's hash", "another", wanted.tree.root / file, "install draftwire again")
-    kept: dict[str, bytes | None] = {RECORD: record.render(wanted.state.locked, wanted.patch)}
+    kept: dict[str, bytes | None] = {RECORD: record.render(locked, wanted.patch)}
     return _pending(wanted, kept, files)
 
 

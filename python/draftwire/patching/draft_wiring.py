@@ -23,14 +23,7 @@ from sglang.srt.speculative.aux_boundaries import (
 logger = logging.getLogger(__name__)
 
 # Targets whose `set_eagle3_layers_to_capture` is DeepseekV2ForCausalLM's own, inherited or delegated to.
-DEEPSEEK_FAMILY = (
-    "DeepseekV2ForCausalLM",
-    "DeepseekV3ForCausalLM",
-    "DeepseekV32ForCausalLM",
-    "KimiK25ForConditionalGeneration",
-)
-
-
+DEEPSEEK_FAMILY = (*(f"Deepseek{v}ForCausalLM" for v in ("V2", "V3", "V32")), "KimiK25ForConditionalGeneration")
 # What a converted draft may ask for in `eagle_config.requires`: the others need more than this patch.
 SERVED = ("norm_before_residual", "boundary_1")
 ALGORITHMS = ("EAGLE3", "EAGLE", "NEXTN")
@@ -83,27 +76,21 @@ def requires_wirable_draft(check):
 
     @functools.wraps(check)
     def check_server_args(server_args):
-        require_wirable(server_args)
+        path = server_args.speculative_draft_model_path
+        if path and _algorithm(server_args) in ALGORITHMS:
+            from sglang.srt.configs.model_config import ModelConfig
+
+            revision = server_args.speculative_draft_model_revision
+            draft = ModelConfig.from_server_args(
+                server_args, model_path=path, model_revision=revision, is_draft_model=True
+            )
+            ids = (getattr(draft.hf_config, "eagle_config", None) or {}).get(IDS)
+            if isinstance(ids, CaptureList):
+                level = logging.WARNING if ids.wiring.rule == "default" else logging.INFO
+                logger.log(level, "EAGLE-3 draft: %s", ids.wiring)
         return check(server_args)
 
     return check_server_args
-
-
-def require_wirable(server_args) -> None:
-    """Resolve an EAGLE draft's wiring in the launching process. Drafts of other algorithms are not loaded."""
-    from sglang.srt.configs.model_config import ModelConfig
-
-    if _algorithm(server_args) in ALGORITHMS and server_args.speculative_draft_model_path:
-        draft = ModelConfig.from_server_args(
-            server_args,
-            model_path=server_args.speculative_draft_model_path,
-            model_revision=server_args.speculative_draft_model_revision,
-            is_draft_model=True,
-        )
-        ids = (getattr(draft.hf_config, "eagle_config", None) or {}).get(IDS)
-        if isinstance(ids, CaptureList):
-            level = logging.WARNING if ids.wiring.rule == "default" else logging.INFO
-            logger.log(level, "EAGLE-3 draft: %s", ids.wiring)
 
 
 def _algorithm(server_args: Any) -> str:
@@ -118,7 +105,7 @@ def read_ids(draft: Any, target: Any, nested_ids: str, source: str) -> CaptureLi
     """The boundaries that a draft's hf_config asks of a target; None where the target's own rule is left alone."""
     raw = _raw(draft)
     nested = raw["eagle_config"] or {}
-    if isinstance(nested, dict) and isinstance(nested.get(IDS), CaptureList):
+    if isinstance(nested.get(IDS), CaptureList):
         return nested[IDS]
     family = (getattr(target.hf_config, "architectures", None) or ["unknown"])[0]
     if family not in DEEPSEEK_FAMILY:
@@ -156,7 +143,7 @@ def require_captured(wiring: Wiring, target: Any, server_args: Any, embedding_ah
 def _read_features(draft: Any, source: str) -> None:
     nested = getattr(draft, "eagle_config", None) or {}
     if not isinstance(nested, dict):
-        return
+        raise WiringError("a table", repr(nested), f"eagle_config of {source}", "write one")
     asked = nested.get("requires") or []
     if others := [name for name in asked if name not in SERVED] if isinstance(asked, list) else [repr(asked)]:
         raise WiringError(
@@ -179,8 +166,8 @@ def _read_features(draft: Any, source: str) -> None:
 
 def _refuse_eagle(draft: Any, algorithm: str, source: str) -> None:
     signs = [name for name in getattr(draft, "architectures", None) or [] if "eagle3" in name.lower()]
-    nested = getattr(draft, "eagle_config", None)
-    signs += [f"with {IDS}" for table in (nested, vars(draft)) if isinstance(table, dict) and table.get(IDS)]
+    tables = (getattr(draft, "eagle_config", None) or {}, vars(draft))
+    signs += [f"with {IDS}" for table in tables if table.get(IDS)]
     if signs:
         raise WiringError(
             f"--speculative-algorithm EAGLE3 for the draft {signs[0]}",
