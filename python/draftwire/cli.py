@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import typer
 
-from draftwire import convert_command, doctor_command, launch_command, patch_command
+from draftwire import bench_command, convert_command, doctor_command, launch_command, patch_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -67,3 +67,4 @@ patch_command.register(app)
 doctor_command.register(app)
 launch_command.register(app)
 convert_command.register(app)
+bench_command.register(app)

@@ -31,8 +31,19 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _end_with_parent() -> None:
-    """In the server, before it runs: SIGTERM when the process that launched it ends, however it does (Linux)."""
+def require_free(port: int) -> int:
+    """`port`, on which nothing listens. Raises ServerError where something does."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as failure:
+            raise ServerError(f"expected port {port} free, found {failure.strerror}; name another") from None
+    return port
+
+
+def end_with_parent() -> None:
+    """In a child, before it runs: SIGTERM when the process that launched it ends, however it does (Linux)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
@@ -52,7 +63,7 @@ class Server:
         module: Sequence[str] = ("-m", "sglang.launch_server"),
         port: int | None = None,
     ):
-        self.port = port or free_port()
+        self.port = require_free(port) if port else free_port()
         self.command = [python, *module, *flags, "--host", "127.0.0.1", "--port", str(self.port)]
         self.env = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
         self.log = log
@@ -67,7 +78,7 @@ class Server:
                 stderr=file,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
         return self
 
@@ -76,9 +87,7 @@ class Server:
         assert self.process is not None
         start = time.monotonic()
         while (passed := time.monotonic() - start) < timeout:
-            if self.process.poll() is not None:
-                status = self.process.returncode
-                raise ServerError(f"server ended with status {status}: {self.cause()} (log: {self.log})")
+            self.require_alive()
             try:
                 self.get("/health", timeout=2)
                 return passed
@@ -86,6 +95,16 @@ class Server:
                 tick(passed)
                 time.sleep(0.25)
         raise ServerError(f"server not ready after {timeout:.0f} s: {self.cause()} (log: {self.log})")
+
+    def require_alive(self, patience: float = 0) -> None:
+        """Raises ServerError with the cause where the server has ended, or does within `patience` seconds."""
+        assert self.process is not None
+        end = time.monotonic() + patience
+        while (status := self.process.poll()) is None and time.monotonic() < end:
+            time.sleep(0.05)
+        if status is not None:
+            how = f"by signal {-status}" if status < 0 else f"with status {status}"
+            raise ServerError(f"server ended {how}: {self.cause()} (log: {self.log})")
 
     def cause(self) -> str:
         """The log's last line that names an error, else its last line: SGLang says much after it has failed."""
@@ -136,13 +155,15 @@ class Server:
     def stop(self) -> None:
         """End the server and its process group: SIGTERM to it, and SIGKILL to all that is left after 10 s.
 
-        An interrupt meanwhile (a second Ctrl-C) ends the patience, not the clean-up.
+        Only 1 s where it has ended already and left processes behind. An interrupt meanwhile (a second Ctrl-C) ends
+        the patience, not the clean-up.
         """
         if self.process is None:
             return
         try:
+            patience = 10 if self.process.poll() is None else 1
             self.process.terminate()
-            end = time.monotonic() + 10
+            end = time.monotonic() + patience
             while self.is_alive() and time.monotonic() < end:
                 time.sleep(0.05)
         finally:

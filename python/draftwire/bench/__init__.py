@@ -1,0 +1,1 @@
+"""What speculation gains: the same server with and without it, by upstream's own client."""

@@ -1,0 +1,146 @@
+"""A launch file and the arms that follow from it: the file itself, and the file without its draft."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from draftwire.bench.refusals import BenchError
+from draftwire.draft import find_directory
+from draftwire.engine import small_engine
+from draftwire.flags import Flags, read_flags
+
+ARMS = ("baseline", "eagle3", "mtp")
+GRAPHS = ("cuda-graph-bs-decode", "cuda-graph-max-bs-decode", "cuda-graph-bs", "cuda-graph-max-bs",
+          "cuda-graph-config")  # fmt: skip
+STEPS, TOPK, TOKENS = "speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens"
+# Keys of a separate draft, which DeepSeek's built-in head does not have.
+OF_A_DRAFT = (
+    "speculative-draft-model-path", "speculative-draft-model-revision", "speculative-draft-model-quantization",
+    "speculative-draft-load-format", "speculative-draft-window-size", "speculative-token-map",
+)  # fmt: skip
+
+
+class Arm(NamedTuple):
+    """One server to measure. `table`: its launch flags as in upstream's `--config`.
+
+    `steps`, `topk`, `draft_tokens`: None without speculation.
+    """
+
+    name: str
+    table: Mapping[str, Any]
+    steps: int | None = None
+    topk: int | None = None
+    draft_tokens: int | None = None
+
+    @property
+    def label(self) -> str:
+        return self.name if self.steps is None else f"{self.name} {self.steps}/{self.topk}/{self.draft_tokens}"
+
+    def write(self, folder: Path) -> Path:
+        """The arm's launch file, made from the deployment's for one run and never kept."""
+        file = folder / f"{self.label.replace(' ', '-').replace('/', '-')}.yaml"
+        file.write_text(yaml.safe_dump(dict(self.table), sort_keys=False))
+        return file
+
+
+class Deployment:
+    """What a launch file says. Raises DraftError or BenchError, one line, on one that cannot be compared."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self.flags = read_flags(file, [])
+        for name in ("speculative-algorithm", "model-path"):
+            if not self.flags.said(name):
+                raise BenchError(f"{name}", "none", file, "name what is to be served")
+        _require_equal_limits(self.flags, file)
+
+    @property
+    def target(self) -> str:
+        return self.flags.text("model-path")
+
+    @property
+    def tokenizer(self) -> str:
+        return self.flags.text("tokenizer-path") or self.target
+
+    @property
+    def draft(self) -> str:
+        return self.flags.text("speculative-draft-model-path")
+
+    @property
+    def ranks(self) -> int:
+        return self.flags.number("tp-size") or 1
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.flags.text("device") == "cpu"
+
+    @property
+    def limit(self) -> int:
+        """The most requests that run at once."""
+        return self.flags.number("max-running-requests") or 0
+
+    def environment(self) -> dict[str, str]:
+        """Variables that the CPU engine needs and upstream's file has no keys for; what the user set goes first."""
+        wanted = small_engine("cpu", self.ranks).env if self.on_cpu else {}
+        return {name: value for name, value in wanted.items() if name not in os.environ}
+
+    def arms(self, names: Sequence[str], steps: Sequence[int]) -> list[Arm]:
+        """In the order measured first. steps: of each speculative arm, one server each; none: as the file says."""
+        if wrong := [name for name in names if name not in ARMS] or (["none"] if not names else []):
+            raise BenchError(f"arms of {', '.join(ARMS)}", wrong[0], "--arms", "name some of them")
+        if bad := [number for number in steps if not 1 <= number <= 64]:
+            raise BenchError("1 to 64 speculative steps", bad[0], "--steps", "correct it")
+        arms = []
+        for name in dict.fromkeys(names):
+            if name == "baseline":
+                arms.append(Arm(name, _without_speculation(self.flags.values)))
+                continue
+            table = dict(self.flags.values) if name == "eagle3" else self._with_built_in_head()
+            if name == "eagle3" and self.flags.text("speculative-algorithm") != "EAGLE3":
+                found = self.flags.text("speculative-algorithm")
+                raise BenchError("speculative-algorithm EAGLE3", found, self.file, "leave eagle3 out of --arms")
+            arms += [self._speculative(name, table, number) for number in dict.fromkeys(steps) or [None]]
+        return sorted(arms, key=lambda arm: arm.name != "baseline")
+
+    def _speculative(self, name: str, table: dict[str, Any], steps: int | None) -> Arm:
+        said = {key: self.flags.number(key) for key in (STEPS, TOPK, TOKENS)}
+        if missing := [key for key, value in said.items() if value is None]:
+            raise BenchError(missing[0], "none", self.file, "write it: SGLang's own choice depends on the model")
+        topk, tokens = said[TOPK] or 1, said[TOKENS] or 1
+        if steps is None:
+            return Arm(name, table, said[STEPS], topk, tokens)
+        # A chain has one node a step; a tree topk first and topk * topk in each further step. The root is the last.
+        most = 1 + topk + (steps - 1) * topk * topk
+        tokens = steps + 1 if topk == 1 else min(tokens, most)
+        return Arm(name, table | {STEPS: steps, TOKENS: tokens}, steps, topk, tokens)
+
+    def _with_built_in_head(self) -> dict[str, Any]:
+        config = find_directory(self.target) / "config.json"
+        said = json.loads(config.read_text())
+        text = said.get("text_config") if isinstance(said.get("text_config"), dict) else said
+        layers = text.get("num_nextn_predict_layers") or 0
+        if not layers:
+            raise BenchError("a target with a built-in MTP head (num_nextn_predict_layers 1)", layers, config,
+                             "leave mtp out of --arms")  # fmt: skip
+        kept = {key: value for key, value in self.flags.values.items() if key not in OF_A_DRAFT}
+        return kept | {"speculative-algorithm": "EAGLE"}
+
+
+def _without_speculation(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if not key.startswith("speculative-")}
+
+
+def _require_equal_limits(flags: Flags, file: Path) -> None:
+    """Speculation sets 48 running requests and other graph sizes by default: an unfair comparison unless both say."""
+    if not flags.number("max-running-requests"):
+        raise BenchError("max-running-requests", "none", file, "write it: speculation alone would change it to 48")
+    off = flags.said("disable-cuda-graph") or flags.text("cuda-graph-backend-decode") == "disabled"
+    if not off and not any(flags.said(key) for key in GRAPHS):
+        raise BenchError("cuda-graph-bs-decode or cuda-graph-max-bs-decode", "neither", file,
+                         "write one: speculation changes the graphs' batch sizes")  # fmt: skip

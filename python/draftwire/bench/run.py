@@ -1,0 +1,137 @@
+"""From a launch file to a row: check, measure, divide, print, append."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from draftwire.bench.client import Load
+from draftwire.bench.deployment import Deployment
+from draftwire.bench.ledger import append, require_writable
+from draftwire.bench.measurement import measurement
+from draftwire.bench.prompts import Prompts, default_prompts, read_prompts
+from draftwire.bench.provenance import hash_weights, provenance
+from draftwire.bench.ratios import differences, require_honest_acceptance
+from draftwire.bench.refusals import BenchError, RatioRefused
+from draftwire.bench.schedule import Measured, Plan, measure
+from draftwire.demo import kept_on_failure
+
+LEAST_REQUESTS, REQUESTS_A_USER = 8, 4
+TOKENS = 512
+LEGEND = (
+    "tok/s: median (least-most); TTFT, TPOT: ms; accepted: tokens a verify step;\n"
+    "gain: tok/s over the baseline's; same: share of outputs equal to the baseline's"
+)
+
+
+@dataclass
+class Options:
+    """The command's, beside the file. requests, tokens: 0 takes the default. timeout: seconds of a stage."""
+
+    arms: Sequence[str] = ("baseline", "eagle3")
+    concurrency: Sequence[int] = (1, 8, 32)
+    steps: Sequence[int] = ()
+    prompts: Path | None = None
+    out: Path = Path("benchmarks")
+    tokens: int = 0
+    requests: int = 0
+    rounds: int = 1
+    temperature: float = 0.0
+    top_p: float = 1.0
+    timeout: float = 1800.0
+    port: int = 0
+
+
+def prepare(file: Path, options: Options) -> tuple[Deployment, Prompts, Plan]:
+    """All that can be refused before a server is started. Raises DraftError or BenchError."""
+    require_honest_acceptance()
+    require_writable(options.out / "results.jsonl")
+    deployment = Deployment(file)
+    for users in options.concurrency:
+        if not 1 <= users <= deployment.limit:
+            raise BenchError(f"1 to {deployment.limit} requests at once (max-running-requests)", users,
+                             "--concurrency", "name others")  # fmt: skip
+    prompts = read_prompts(options.prompts or default_prompts(deployment.target))
+    loads = [_load(users, options, prompts) for users in dict.fromkeys(options.concurrency)]
+    arms = deployment.arms(options.arms, options.steps)
+    fixed = [load._replace(fixed=True) for load in loads]
+    return deployment, prompts, Plan(arms, loads, fixed, options.rounds, options.timeout, options.port)
+
+
+def _load(users: int, options: Options, prompts: Prompts) -> Load:
+    wanted = options.requests or min(len(prompts.items), max(LEAST_REQUESTS, REQUESTS_A_USER * users))
+    prompts.first(max(wanted, users))
+    tokens = options.tokens or prompts.max_tokens or TOKENS
+    return Load(max(wanted, users), users, tokens, False, options.temperature, options.top_p)
+
+
+def bench(
+    file: Path, options: Options, doctor: str | None = None, out: Console | None = None, progress: Console | None = None
+) -> dict[str, Any]:
+    """Measure, print the table, append the row and return it; its JSON is the last line printed.
+
+    Raises RatioRefused after the table where an arm's outputs until the end of sequence cannot be compared: no row is
+    written then. A ratio at fixed length is refused by itself, in the row.
+    """
+    out, progress = out or Console(), progress or Console(stderr=True)
+    deployment, prompts, plan = prepare(file, options)
+    most = max(load.requests for load in plan.loads)
+    with kept_on_failure("draftwire-bench-") as folder:
+        weights = hash_weights(deployment.draft) if deployment.draft else None
+        measured = measure(plan, deployment, prompts.first(most), folder, progress)
+    row = provenance(deployment, prompts, weights)
+    row |= {"tokens": plan.loads[0].tokens, "temperature": options.temperature, "top_p": options.top_p}
+    row |= {"order": [arm.label for arm, _, times in plan.visits() for _ in range(times)], "doctor": doctor}
+    baseline = next((one for one in measured if one.arm.name == "baseline"), None)
+    drafted = [one for one in measured if one is not baseline]
+    row["server_differs"] = {one.arm.label: differences(baseline, one) for one in drafted} if baseline else {}
+    row["measurements"] = entries(measured, plan, baseline)
+    out.print(table_of(row["measurements"]))
+    out.print(LEGEND, highlight=False, soft_wrap=True)
+    refused = [entry for entry in row["measurements"] if entry["refused"]]
+    for entry in refused:
+        where = f"at {entry['concurrency']} at once, length {entry['length']}"
+        progress.print(
+            f"draftwire: no ratio {where}: {entry['refused']}", markup=False, highlight=False, soft_wrap=True
+        )
+    if any(entry["length"] == "eos" for entry in refused):
+        raise RatioRefused("no speed-up is given, and no row was written")
+    print(json.dumps(row), flush=True)
+    append(options.out / "results.jsonl", row)
+    return row
+
+
+def entries(measured: Sequence[Measured], plan: Plan, baseline: Measured | None) -> list[dict[str, Any]]:
+    loads = [*plan.loads, *plan.fixed]
+    return [measurement(one, load, baseline) for one in measured for load in loads]
+
+
+def table_of(entries: Sequence[dict[str, Any]]) -> Table:
+    """What a person reads, within 80 columns. The row holds more."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for heading in ("", "users", "length", "tok/s", "TTFT", "TPOT", "accepted", "gain", "same"):
+        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
+    for entry in entries:
+        steps = f" {entry['steps']}/{entry['topk']}/{entry['draft_tokens']}" if entry["steps"] else ""
+        table.add_row(
+            entry["arm"] + steps,
+            str(entry["concurrency"]),
+            entry["length"],
+            f"{entry['tok_s']:.1f} ({entry['tok_s_min']:.0f}-{entry['tok_s_max']:.0f})",
+            f"{entry['ttft_ms']:.0f}",
+            f"{entry['tpot_ms']:.1f}",
+            _or_dash(entry["accept_length"]),
+            _or_dash(entry["speedup"]),
+            _or_dash(entry["outputs_equal"]),
+        )
+    return table
+
+
+def _or_dash(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,255 @@
+"""What goes wrong around a benchmark: one line, no process left, no half row. SGLang is played by fake_engine."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CONFIG = """
+model-path: target
+device: cpu
+max-running-requests: 4
+disable-cuda-graph: true
+speculative-algorithm: EAGLE3
+speculative-draft-model-path: draft
+speculative-num-steps: 3
+speculative-eagle-topk: 1
+speculative-num-draft-tokens: 4
+"""
+STAGES = ["starting SGLang,", "warming up,", "2 at once, untimed,", "2 at once, about", "2 at once, length fixed,"]
+
+
+class Bench:
+    """`draftwire bench` in a folder of its own, its engine a fake that starts in a moment."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.out, self.pids = folder, folder / "out" / "results.jsonl", folder / "pids"
+        for name in ("target", "draft"):
+            (folder / name).mkdir()
+        (folder / "draft" / "model.safetensors").write_bytes(b"weights")
+        (folder / "serve.yaml").write_text(CONFIG)
+        (folder / "prompts.jsonl").write_text("".join(f'{{"prompt": "prompt {i}"}}\n' for i in range(12)))
+
+    def start(self, *flags: str, fault: str = "", **fields) -> subprocess.Popen:
+        command = [sys.executable, "-m", "draftwire", "bench", "serve.yaml", "--prompts", "prompts.jsonl"]
+        command += ["--concurrency", "2", "--tokens", "40", "--out", "out", *flags]
+        env = {**os.environ, "PYTHONPATH": str(HERE / "fake_engine"), "FAKE_FAULT": fault, "FAKE_PIDS": str(self.pids)}
+        env = {**env, "TMPDIR": str(self.folder), **fields.pop("env", {})}
+        return subprocess.Popen(command, cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, **fields)  # fmt: skip
+
+    def run(self, *flags: str, fault: str = "", **fields) -> tuple[int, list[str], list[str]]:
+        """Status and the lines of both streams; asserts that no process is left."""
+        bench = self.start(*flags, fault=fault, **fields)
+        stdout, stderr = bench.communicate(timeout=120)
+        self.assert_no_orphan()
+        return bench.returncode, stdout.splitlines(), stderr.splitlines()
+
+    def assert_no_orphan(self) -> None:
+        started = self.pids.read_text().split() if self.pids.exists() else []
+        end = time.monotonic() + 10
+        while (alive := [pid for pid in started if is_alive(pid)]) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not alive
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"  # A container without an init leaves what was adopted unburied.
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_row(bench: Bench) -> None:
+    status, out, err = bench.run("--steps", "1,3", "--concurrency", "1,2")
+    assert status == 0, err
+    row = json.loads(out[-1])
+    assert json.loads(bench.out.read_text()) == row
+    assert row["order"] == ["baseline", "eagle3 1/1/2", "eagle3 3/1/4", "eagle3 3/1/4", "eagle3 1/1/2", "baseline"]
+    assert len(bench.pids.read_text().splitlines()) == 5  # The arm in the middle is measured twice by one server.
+    entries = row["measurements"]
+    assert [(e["arm"], e["steps"], e["concurrency"], e["length"]) for e in entries] == [
+        (arm, steps, users, length)
+        for arm, steps in (("baseline", None), ("eagle3", 1), ("eagle3", 3))
+        for length in ("eos", "fixed")
+        for users in (1, 2)
+    ]
+    for entry in entries:
+        assert entry["repeats"] == (2 if entry["length"] == "eos" else 1) and entry["refused"] is None
+        assert entry["tok_s_min"] <= entry["tok_s"] <= entry["tok_s_max"]
+        if entry["arm"] == "eagle3":
+            baseline = next(e for e in entries if e["steps"] is None and e["concurrency"] == entry["concurrency"])
+            assert 1.2 < entry["speedup"] < 2.5 and entry["outputs_equal"] == 1.0
+            assert (entry["accept_length"], entry["accept_positions"]) == (2.0, [0.5, 0.5, 0.5])
+            cost = entry["accept_length"] * baseline["tok_s"] / entry["tok_s"]
+            assert entry["length"] == "fixed" or entry["step_cost_ratio"] == pytest.approx(cost, rel=1e-3)
+    assert err[0].startswith("[1/") and err[0].endswith("left")
+    assert not list(bench.folder.glob("draftwire-bench-*"))
+    assert bench.run()[0] == 0 and len(bench.out.read_text().splitlines()) == 2
+
+
+REFUSED = {
+    "other_length": "expected outputs as long within 5%, found 40.0 and 35.0 tokens in eagle3 3/1/4",
+    "loop": "found 100% in baseline",
+    "answer_nothing": "expected no failed requests, found 16 in eagle3 3/1/4: an answer without text",
+    "other_sampling": "expected the same sampling, found sampling_defaults model and openai in eagle3 3/1/4",
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_a_refused_ratio(bench: Bench, fault: str) -> None:
+    """The table without a gain, one line why, no row."""
+    status, out, err = bench.run(fault=fault)
+    assert status == 1
+    assert err[-1] == "draftwire: no speed-up is given, and no row was written"
+    assert sum(REFUSED[fault] in line for line in err) >= 1
+    assert any("eagle3 3/1/4" in line and " - " in line for line in out) and "{" not in "".join(out)
+    assert not bench.out.exists()
+
+
+ENDS = {
+    "die_loading": "draftwire: server ended with status 1: RuntimeError: no memory for the weights",
+    "die_serving": "draftwire: server ended with status 1: RuntimeError: CUDA error",
+    "hang": "draftwire: server not ready after 2 s",
+}
+
+
+@pytest.mark.parametrize("fault", ENDS)
+def test_a_server_that_fails(bench: Bench, fault: str) -> None:
+    """While it loads, while it serves, at its health check."""
+    status, out, err = bench.run(*(["--timeout", "2"] if fault == "hang" else []), fault=fault)
+    assert (status, out) == (2, [])
+    assert err[-1].startswith(ENDS[fault]) and "Traceback" not in "".join(err)
+    log = Path(err[-1].rpartition("(log: ")[2].rstrip(")"))
+    assert log.is_file()
+    assert not bench.out.exists()
+
+
+def test_a_taken_port(bench: Bench) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        status, out, err = bench.run("--port", str(port))
+    assert (status, out) == (2, [])
+    assert err[-1] == f"draftwire: expected port {port} free, found Address already in use; name another"
+
+
+def wait_for(bench: subprocess.Popen, arm: str, stage: str) -> None:
+    """Until the progress says that this stage begins."""
+    assert bench.stderr
+    if not any(f"] {arm}" in line and stage in line for line in iter(bench.stderr.readline, "")):
+        raise AssertionError(f"{stage} was never reached")
+
+
+@pytest.mark.parametrize("arm", ["baseline", "eagle3"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_ctrl_c(bench: Bench, stage: str, arm: str) -> None:
+    process = bench.start(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    wait_for(process, arm, stage)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    bench.assert_no_orphan()
+    assert process.returncode == 130 and out == ""
+    assert err.splitlines()[-1] == "draftwire: interrupted, and every server that it started is ended"
+    assert not bench.out.exists() and not list(bench.folder.glob("draftwire-bench-*"))
+
+
+def children(process: subprocess.Popen, module: str) -> list[int]:
+    """Ids of the process's children that run a module."""
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in found if module in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+@pytest.mark.parametrize(("module", "said"), [
+    ("draftwire.bench.upstream", "draftwire: expected upstream's client to run, found it ended by signal 9"),
+    ("sglang.launch_server", "draftwire: server ended by signal 9"),
+])  # fmt: skip
+def test_killed(bench: Bench, module: str, said: str) -> None:
+    """The client, and a server, while requests are measured."""
+    process = bench.start("--tokens", "500")
+    wait_for(process, "baseline", "2 at once, about")
+    (victim,) = children(process, module)
+    os.kill(victim, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    bench.assert_no_orphan()
+    assert process.returncode == 2 and err.splitlines()[-1].startswith(said)
+    assert not bench.out.exists()
+
+
+def test_killed_itself(bench: Bench) -> None:
+    """SIGTERM ends the servers, and so does SIGKILL, by the kernel's hand."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = bench.start("--tokens", "500")
+        wait_for(process, "baseline", "2 at once, about")
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+        bench.assert_no_orphan()
+
+
+@pytest.fixture
+def limit_files() -> Callable[[int], Callable[[], None]]:
+    """For Popen: no file of the process may grow past some bytes; writing on gives an error as a full disk does."""
+
+    def limit(size: int) -> Callable[[], None]:
+        def set_limit() -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+        return set_limit
+
+    return limit
+
+
+def test_a_full_disk_leaves_no_half_row(bench: Bench, limit_files: Callable) -> None:
+    """The old rows stay as they are; the new one is on standard output."""
+    bench.out.parent.mkdir()
+    old = json.dumps({"benchmark": "other", "filler": "x" * 99_500}) + "\n"
+    bench.out.write_text(old)
+    status, out, err = bench.run(preexec_fn=limit_files(100_000))
+    assert status == 2
+    assert err[-1].startswith("draftwire: expected to add a row, found ") and "it is the last line printed" in err[-1]
+    assert bench.out.read_text() == old
+    assert json.loads(out[-1])["measurements"][0]["arm"] == "baseline"
+
+
+def test_what_is_seen_before_a_server_starts(bench: Bench) -> None:
+    started = time.monotonic()
+    for flags, said in (
+        (["--concurrency", "8"], "expected 1 to 4 requests at once (max-running-requests), found 8 in --concurrency"),
+        (["--requests", "13"], "expected 13 prompts, found 12 in prompts.jsonl"),
+        (["--arms", "medusa"], "expected arms of baseline, eagle3, mtp, found medusa in --arms"),
+        (["--out", "serve.yaml"], "expected to add a row, found"),
+        (["--concurrency", "one"], "expected numbers such as 1,4; found 'one' in --concurrency"),
+        (["--prompts", "none.jsonl"], "expected prompts, found No such file or directory in none.jsonl"),
+    ):
+        status, out, err = bench.run(*flags)
+        assert (status, out) == (2, []) and err[-1].startswith(f"draftwire: {said}"), err
+    status, _, err = bench.run(env={"SGLANG_SIMULATE_ACC_LEN": "3.5"})
+    assert status == 2 and "expected SGLANG_SIMULATE_ACC_LEN unset, found 3.5 in the environment" in err[-1]
+    assert not bench.pids.exists() and time.monotonic() - started < 60
+
+
+def test_a_row_is_not_glued_to_half_a_line(bench: Bench) -> None:
+    bench.out.parent.mkdir()
+    bench.out.write_text('{"benchmark": "oth')
+    status, _, err = bench.run()
+    assert status == 2 and "expected whole lines" in err[-1]
+    shutil.rmtree(bench.out.parent)
