@@ -47,7 +47,14 @@ def test_what_the_other_counts_predict(study: Study) -> None:
     assert study.left_out() == [], "two counts have none between them"
     found = Study(row(*measured(1, 2, 3, 5)), 5).left_out()
     assert [(p.concurrency, p.steps) for p, _ in found] == [(1, 2), (1, 3), (8, 2), (8, 3), (32, 2), (32, 3)]
-    assert [said for _, said in found] == pytest.approx([speed(p.concurrency, p.steps) for p, _ in found], rel=1e-3)
+    law = [speed(p.concurrency, p.steps) for p, _ in found]
+    assert [said for _, said in found] == pytest.approx(law, rel=1e-3)
+    off = measured(1, 3, 5)
+    for one in off:
+        if one["steps"] == 3:
+            one |= {key: one[key] * 0.6 for key in ("tok_s", "tok_s_min", "tok_s_max")}
+    found = Study(row(*off), 5).left_out()
+    assert [said for _, said in found] == pytest.approx([speed(b, 3) for b in (1, 8, 32)], rel=1e-3), "not its own"
 
 
 def test_findings_are_json_and_hold_what_they_rest_on(study: Study) -> None:

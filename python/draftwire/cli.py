@@ -11,7 +11,15 @@ from contextlib import contextmanager
 
 import typer
 
-from draftwire import bench_command, convert_command, doctor_command, launch_command, patch_command
+from draftwire import (
+    bench_command,
+    convert_command,
+    doctor_command,
+    launch_command,
+    patch_command,
+    report_command,
+    tune_command,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -28,6 +36,8 @@ def one_line() -> Iterator[None]:
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:
         yield
+    except typer.Exit:  # A RuntimeError too.
+        raise
     except ImportError as error:
         typer.echo(f"draftwire: expected SGLang beside draftwire, found: {error}; run `make setup`", err=True)
         raise typer.Exit(2) from None
@@ -68,3 +78,5 @@ doctor_command.register(app)
 launch_command.register(app)
 convert_command.register(app)
 bench_command.register(app)
+tune_command.register(app)
+report_command.register(app)

@@ -119,12 +119,13 @@ def measured_row(file: Path, options: Options, progress: Console) -> dict[str, A
     from draftwire.demo import kept_on_failure
 
     deployment, prompts, plan = prepare(file, options)
+    plan = plan._replace(fixed=())
     wanted = prompts.first(max(load.requests for load in plan.loads))
     with kept_on_failure("draftwire-tune-") as folder:
         measured = measure(plan, deployment, wanted, folder, progress)
     baseline = next(one for one in measured if one.arm.name == "baseline")
     found = entries(measured, plan, baseline)
-    if refused := next((e["refused"] for e in found if e["refused"] and e["length"] == "eos"), ""):
+    if refused := next((e["refused"] for e in found if e["refused"]), ""):
         raise RatioRefused(f"no prediction from arms that cannot be compared: {refused}")
     return {**provenance(deployment, prompts, hash_weights(deployment.draft)), "measurements": found}
 

@@ -105,7 +105,8 @@ class Study:
 
 def compare(predictions: Sequence[Mapping[str, Any]], measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Measured EAGLE-3 entries beside the predictions of a row: `off` is predicted over measured less 1, `within`
-    whether that is at most a tenth or inside what was measured from least to most.
+    whether that is at most a tenth or inside what was measured from least to most. accept_length is 1 + c_1 + ..., as
+    predicted; an output's last step, cut short, does not count in it.
     """
     speeds = {(p["concurrency"], p["steps"]): p["tok_s"] for p in predictions}
     out = []
@@ -114,7 +115,8 @@ def compare(predictions: Sequence[Mapping[str, Any]], measured: Sequence[Mapping
         if m["arm"] == "eagle3" and m["length"] == "eos" and m["topk"] == 1 and key in speeds:
             within = is_within(speeds[key], m["tok_s"], m["tok_s_min"], m["tok_s_max"])
             kept = {k: m[k] for k in ("concurrency", "steps", "tok_s", "tok_s_min", "tok_s_max", "speedup", "repeats")}
-            out.append({**kept, "accept_length": m["accept_length"], "predicted": speeds[key],
+            length = round(1 + sum(m["accept_positions"]), 4)
+            out.append({**kept, "accept_length": length, "predicted": speeds[key],
                         "off": round(speeds[key] / m["tok_s"] - 1, 4), "within": within})  # fmt: skip
     return out
 

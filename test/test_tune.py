@@ -1,0 +1,131 @@
+"""`draftwire tune` as a command: what it measures, prints, appends and refuses. No server: runs are made up."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from bench_rows import bench_row, speed
+from typer.testing import CliRunner
+
+from draftwire import tune_command
+from draftwire.bench.refusals import BenchError, RatioRefused
+from draftwire.cli import app
+
+CONFIG = """
+model-path: target
+device: cpu
+max-running-requests: 32
+disable-cuda-graph: true
+speculative-algorithm: EAGLE3
+speculative-draft-model-path: draft
+speculative-num-steps: 3
+speculative-eagle-topk: 1
+speculative-num-draft-tokens: 4
+"""
+
+
+class Bench(SimpleNamespace):
+    """A folder with a launch file and prompts; `asked`: the step counts of each run that tune wanted."""
+
+    def tune(self, *flags: str):
+        command = ["tune", str(self.folder / "serve.yaml"), "--prompts", str(self.folder / "prompts.jsonl")]
+        return CliRunner().invoke(app, [*command, "--out", str(self.folder), *flags])
+
+    @property
+    def rows(self) -> list[dict]:
+        results = self.folder / "results.jsonl"
+        return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    (tmp_path / "serve.yaml").write_text(CONFIG)
+    (tmp_path / "prompts.jsonl").write_text("".join(f'{{"prompt": "prompt {i}"}}\n' for i in range(200)))
+    made = Bench(folder=tmp_path, asked=[], slower=1.0)
+
+    def run(file: Path, options, progress) -> dict:
+        made.asked.append(list(options.steps))
+        row = bench_row(*options.steps, concurrency=tuple(options.concurrency), config=str(file))
+        if len(made.asked) > 1:
+            for m in row["measurements"]:
+                m |= {key: m[key] * made.slower for key in ("tok_s", "tok_s_min", "tok_s_max")}
+        return row
+
+    monkeypatch.setattr(tune_command, "measured_row", run)
+    return made
+
+
+def test_measures_two_counts_then_the_best_three(bench: Bench) -> None:
+    done = bench.tune()
+    assert done.exit_code == 0, done.stderr
+    best = sorted(sorted(range(1, 6), key=lambda k: -speed(1, k))[:3])
+    assert bench.asked == [[1, 5], best]
+    row = json.loads(done.stdout.splitlines()[-1])
+    assert bench.rows == [row] and row["benchmark"] == "tune"
+    assert [(m["concurrency"], m["steps"]) for m in row["checked"]] == [(b, k) for b in (1, 8, 32) for k in best]
+    assert all(m["within"] for m in row["checked"])
+    assert "Fastest by prediction: at 1 at once 5 steps, 1.94x; at 8" in done.stdout
+    assert "at every concurrency: at 14 (interpolated within 1..32)" in done.stdout
+    assert "would have to accept" in done.stdout and "a plain step 20.8 ms" in done.stdout
+
+
+def test_what_was_measured_slower_is_said_to_be_outside(bench: Bench) -> None:
+    bench.slower = 0.7
+    done = bench.tune("--at", "32", "--check", "1")
+    assert done.exit_code == 0 and bench.asked[1] == [max(range(1, 6), key=lambda k: speed(32, k))]
+    assert done.stdout.count("outside") == 3 and not any(m["within"] for m in bench.rows[0]["checked"])
+    assert bench.rows[0]["at"] == 32
+
+
+def test_no_check_measures_once(bench: Bench) -> None:
+    assert bench.tune("--check", "0", "--most", "3").exit_code == 0
+    assert bench.asked == [[1, 3]] and bench.rows[0]["checked"] == []
+    assert max(p["steps"] for p in bench.rows[0]["predictions"]) == 3
+
+
+def test_a_row_is_read_and_none_is_added(bench: Bench) -> None:
+    results = bench.folder / "results.jsonl"
+    old = bench_row(1, 5, date="2026-01-01")
+    results.write_text("".join(json.dumps(r) + "\n" for r in ({"benchmark": "x"}, old, bench_row(1, 2, 5))))
+    before = results.read_text()
+    done = CliRunner().invoke(app, ["tune", str(results), "--row"])
+    assert done.exit_code == 0 and bench.asked == [] and results.read_text() == before
+    assert "1 at once, 2 steps: the other counts predict" in done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["date"] == "2026-11-30", "the last row"
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["--concurrency", "1,64"], "expected 1 to 32 requests at once"),
+        (["--concurrency", "one"], "expected numbers such as 1,4"),
+        (["--at", "4"], r"expected a concurrency of [1, 8, 32], found 4 in --at"),
+        (["--requests", "999"], "expected 999 prompts, found 200"),
+        (["--row"], "expected a JSON object with a benchmark's name"),
+    ],
+)
+def test_refused_before_anything_is_measured(bench: Bench, flags: list[str], said: str) -> None:
+    done = bench.tune(*flags)
+    assert done.exit_code == 2 and bench.asked == []
+    assert done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+
+
+def test_a_tree_is_refused_before_anything_is_measured(bench: Bench) -> None:
+    file = bench.folder / "serve.yaml"
+    file.write_text(CONFIG.replace("topk: 1", "topk: 4"))
+    done = bench.tune()
+    assert done.exit_code == 2 and "expected speculative-eagle-topk 1, found 4 in" in done.stderr and not bench.asked
+
+
+@pytest.mark.parametrize("error, status", [(RatioRefused("expected as long"), 1), (BenchError("a", "b", "c", "d"), 2)])
+def test_a_run_that_fails_leaves_no_row(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tune_command, "measured_row", fail)
+    done = bench.tune()
+    assert done.exit_code == status and str(error) in done.stderr and done.stderr.count("\n") == 1
+    assert bench.rows == []
