@@ -21,7 +21,7 @@ GUESSES = {"start": 40.0, "warm": 5.0, "probe": 15.0, "run": 15.0}
 
 
 class Plan(NamedTuple):
-    """`loads`: to measure in every visit of an arm. `fixed`: once an arm; may be empty. `rounds`: runs of each load a visit.
+    """`loads`: to measure in every visit of an arm. `fixed`: once an arm, or none. `rounds`: runs of each load a visit.
 
     `timeout`: seconds that any stage may last. `port`: 0 takes a free one for each server.
     """
