@@ -28,6 +28,7 @@ FAMILIES = {
     "mla": Family(DeepseekV3Config, deepseek.DeepseekV3DecoderLayer, deepseek.DeepseekV3RotaryEmbedding,
                   deepseek.DeepseekV3RMSNorm),
 }  # fmt: skip
+MLP_ROWS = 128  # at once: its inner values are the widest that the forward holds
 WIDENED = ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa")
 
 
@@ -49,7 +50,8 @@ class FirstLayer(nn.Module):
         joined = torch.cat([self.layer.input_layernorm(embeds), normed], dim=-1)
         attended, _ = self.layer.self_attn(hidden_states=joined, **attention)
         state = (normed if self.norm_before_residual else hidden) + attended
-        return state + self.layer.mlp(self.layer.post_attention_layernorm(state))
+        parts = [self.layer.mlp(self.layer.post_attention_layernorm(rows)) for rows in state.split(MLP_ROWS, dim=1)]
+        return state + torch.cat(parts, dim=1)
 
 
 class Network(nn.Module):

@@ -7,6 +7,8 @@ its own row and to its own row's of the steps between: EAGLE-3's test-time train
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -26,6 +28,8 @@ from draftwire.weights import RowTable, TargetParts, to_tensor
 
 VALUES = 2**24  # rows of all wirings that are computed together, times the inner size
 HEAD_ROWS = 512
+HEAD_VALUES = 2**25  # of the head at once: a 16-bit product keeps a copy of its weights, in an order of its own
+MMAP_THRESHOLD = -3  # glibc's M_MMAP_THRESHOLD
 SMALL = 2**28  # values up to which 16-bit weights are computed in float32
 
 
@@ -61,6 +65,8 @@ class Replay:
             raise DraftError(f"fc.weight [{self.geometry['hidden_size']}, K x {self.width}]", list(self.fc.shape),
                              draft.directory, "correct target_hidden_size")  # fmt: skip
         self.count = self.fc.shape[1] // self.width
+        if self.dtype != torch.float32:
+            return_freed_blocks()
         self.blocks = [b.to(self.dtype) for b in self.fc.split(self.width, dim=1)]
         stored = next((RowTable(s, n) for n, s in draft.tensors.items() if rename(n) == EMBEDDING), None)
         self.embed: RowTable = self._shared(EMBEDDING, stored, parts.embed if parts else None)
@@ -155,16 +161,14 @@ class Replay:
         (part,) = self._parts(sample, [choice], settings, steps)
         return torch.stack([functional.linear(h[0], self.head) for h in self._run(*part)])
 
-    def _parts(self, sample: Any, choices: Sequence[Sequence[int]], settings: Settings, steps: int) -> list[tuple]:
+    def _parts(self, sample: Any, choices: Sequence[Sequence[int]], settings: Settings, steps: int) -> Iterator[tuple]:
         rows = sample.length - 1
         pairs = sorted({(s, j) for choice in choices for j, s in enumerate(choice)})
         products = self.products([s[:-1] for s in sample.states], pairs, settings)
         scales = self._scales(sample, settings)
         together = self.together(rows)
-        return [
-            (sample, self._fed(choices[i : i + together], products, scales), settings, steps)
-            for i in range(0, len(choices), together)
-        ]
+        for i in range(0, len(choices), together):
+            yield sample, self._fed(choices[i : i + together], products, scales), settings, steps
 
     def together(self, rows: int) -> int:
         """Wirings of so many rows that are computed at once, for memory's sake."""
@@ -189,9 +193,17 @@ class Replay:
         out = []
         for hidden in self._run(sample, fed, settings, steps):
             flat = hidden.flatten(0, 1)
-            best = [functional.linear(part, self.head).argmax(-1) for part in flat.split(HEAD_ROWS)]
+            best = [self._best(part) for part in flat.split(HEAD_ROWS)]
             out.append(torch.cat(best).view(hidden.shape[:2]))
         return torch.stack(out, dim=1)
+
+    def _best(self, normed: Tensor) -> Tensor:
+        """The draft token of the highest logit [rows], the first of equals; normed [rows, hidden]."""
+        size = max(1, HEAD_VALUES // self.head.shape[1])
+        tops = [functional.linear(normed, part).max(-1) for part in self.head.split(size)]
+        part = torch.stack([top.values for top in tops]).argmax(0)
+        within = torch.stack([top.indices for top in tops]).gather(0, part[None])[0]
+        return part * size + within
 
     def _run(self, sample: Any, hidden: Tensor, settings: Settings, steps: int) -> Iterator[Tensor]:
         """The normed state [wirings, rows, hidden] that the head reads, step by step."""
@@ -208,6 +220,13 @@ class Replay:
             normed = network.norm(hidden)
             yield normed
             hidden = normed if settings.norm_output else hidden
+
+
+def return_freed_blocks() -> None:
+    """Have glibc give back every freed block of 1 MiB and more at once: it keeps those of up to 32 MiB else, and a
+    wide draft's activations are of that size (77 MB lower peak at 7168 wide). Nothing where libc is another."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 2**20)
 
 
 def _plain(output: Any) -> Tensor:
