@@ -1,4 +1,4 @@
-"""speculators 0.9.0 of PyPI in an interpreter of its own: it makes drafts, and says what they compute."""
+"""speculators of PyPI, 0.9.0 and before, in an interpreter of its own: it makes drafts, and says what they compute."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 HERE = Path(__file__).parent / "oracle"
 SCRIPT, REQUIREMENTS = HERE / "speculators_drafts.py", HERE / "requirements.txt"
 VERSION = "0.9.0"
+TRANSFORMERS_4 = ["transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1"]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "draftwire"
 
 
@@ -32,19 +34,34 @@ def interpreter() -> str:
     return str(python)
 
 
-def make_drafts(cases: list[dict[str, Any]], target: Path, out: Path) -> None:
+@functools.cache
+def older(version: str) -> str:
+    """A folder with an older speculators, to be imported before 0.9.0; up to 0.7 with the transformers 4 of its day."""
+    wanted = [f"speculators=={version}", *(TRANSFORMERS_4 if version < "0.8" else [])]
+    pins = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:12]
+    folder = CACHE / f"speculators-{version}-{pins}"
+    if not (folder / "whole").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = [interpreter(), "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+        subprocess.run([*pip, *wanted], check=True)
+        (folder / "whole").touch()
+    return str(folder)
+
+
+def make_drafts(cases: list[dict[str, Any]], target: Path, out: Path, version: str = VERSION) -> None:
     """One directory `out/<name>` a case, saved by speculators itself. See the script for a case's keys."""
-    _run(["make", str(target.absolute()), str(out)], cases)
+    _run(["make", str(target.absolute()), str(out)], cases, version)
 
 
-def compute_logits(requests: list[tuple[Path, Path, Path]]) -> None:
+def compute_logits(requests: list[tuple[Path, Path, Path]], version: str = VERSION) -> None:
     """For (draft, states, out): write to `out` what speculators' forward answers to `states`."""
-    _run(["logits"], [list(map(str, request)) for request in requests])
+    _run(["logits"], [list(map(str, request)) for request in requests], version)
 
 
-def _run(arguments: list[str], given: Any) -> None:
+def _run(arguments: list[str], given: Any, version: str) -> None:
+    path = "" if version == VERSION else older(version)
     ran = subprocess.run(
         [interpreter(), SCRIPT, *arguments], input=json.dumps(given), text=True, capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "", "HF_HUB_OFFLINE": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]

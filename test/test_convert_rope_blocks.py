@@ -48,6 +48,21 @@ def test_blocks_by_layer_type_that_differ(layer: dict, types: list[str] | None, 
         rope_block({**layer, "layer_types": types}, "x")
 
 
+@pytest.mark.parametrize(
+    ("types", "taken"), [(["sliding_attention"], True), (["full_attention"], False), (None, False)]
+)
+def test_speculators_takes_the_sliding_block_for_every_layer(tmp_path: Path, types: list | None, taken: bool) -> None:
+    """Its flatten_rope_parameters; where the layer's own type has another block, nobody can say what was meant."""
+    layer = {**by_type(WIDE, LOCAL), "layer_types": types, "sliding_window": 8}
+    source = small.write(tmp_path / "draft", small.speculators_config(layer=layer), small.tensors())
+    if not taken:
+        with pytest.raises(DraftError, match="one RoPE for all"):
+            convert(str(source), tmp_path / "out")
+        return
+    config = convert(str(source), tmp_path / "out").config
+    assert (config["rope_theta"], config["rope_scaling"]) == (1e4, None)
+
+
 AGREE = [
     {"rope_theta": 5e4}, {"rope_scaling": None}, {"rope_theta": None}, {"rope_scaling": WIDE}, {"rope_scaling": {}},
     {"rope_theta": 50000, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 1024}},

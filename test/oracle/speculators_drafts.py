@@ -4,20 +4,29 @@ python speculators_drafts.py make TARGET OUT < cases.json     writes OUT/<case>/
 python speculators_drafts.py logits < requests.json           prints nothing, writes what each request names
 """
 
+import inspect
 import json
 import sys
 from pathlib import Path
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from speculators import SpeculatorsConfig, VerifierConfig
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
 from speculators.proposals.greedy import GreedyTokenProposalConfig
-from transformers import LlamaConfig
+from transformers import AutoConfig, LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 ARCHITECTURES = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+
+
+def name_verifier(target: Path) -> VerifierConfig:
+    """Before 0.7 it is made from a loaded config."""
+    if hasattr(VerifierConfig, "from_pretrained"):
+        return VerifierConfig.from_pretrained(str(target))
+    return VerifierConfig.from_config(AutoConfig.from_pretrained(target), name_or_path=str(target))
 
 
 def make(target: Path, out: Path, case: dict) -> None:
@@ -26,20 +35,26 @@ def make(target: Path, out: Path, case: dict) -> None:
     facts = json.loads((target / "config.json").read_text())
     windows = case.get("windows") or [None] * case.get("layers", 1)
     layer = ARCHITECTURES[case["arch"]](
-        vocab_size=facts["vocab_size"], hidden_size=facts["hidden_size"], intermediate_size=512, head_dim=24,
-        num_hidden_layers=len(windows), num_attention_heads=8, num_key_value_heads=4, hidden_act="silu",
+        vocab_size=facts["vocab_size"], hidden_size=case.get("hidden", facts["hidden_size"]), intermediate_size=512,
+        head_dim=24, num_hidden_layers=len(windows), num_attention_heads=8, num_key_value_heads=4, hidden_act="silu",
         max_position_embeddings=4096, rms_norm_eps=1e-6, tie_word_embeddings=False,
         sliding_window=next(filter(None, windows), None), use_sliding_window=any(windows),
         layer_types=["sliding_attention" if w else "full_attention" for w in windows],
     )  # fmt: skip
-    layer.rope_parameters = {"rope_type": "default", "rope_theta": 10000.0}
+    rope = {"rope_type": "default", "rope_theta": 10000.0, **case.get("rope", {})}
+    if int(transformers.__version__.split(".")[0]) >= 5:
+        layer.rope_parameters = rope
+    else:
+        layer.rope_theta = rope.pop("rope_theta")
+        layer.rope_scaling = rope if "rope" in case else None
     method = GreedyTokenProposalConfig(speculative_tokens=3)
+    flags = {name: case[name] for name in FLAGS if name in case}
     config = Eagle3SpeculatorConfig(
-        transformer_layer_config=layer, draft_vocab_size=case["draft_vocab"], **{f: case.get(f, False) for f in FLAGS},
+        transformer_layer_config=layer, draft_vocab_size=case["draft_vocab"], **flags,
         eagle_aux_hidden_state_layer_ids=case["boundaries"],
         speculators_config=SpeculatorsConfig(
             algorithm="eagle3", proposal_methods=[method], default_proposal_method="greedy",
-            verifier=VerifierConfig.from_pretrained(str(target)),
+            verifier=name_verifier(target),
         ),
     )  # fmt: skip
     model = Eagle3DraftModel(config)
@@ -49,7 +64,8 @@ def make(target: Path, out: Path, case: dict) -> None:
         if name.startswith("verifier_"):
             weight.data.zero_()
     embedding = load_file(target / "model.safetensors")["model.embed_tokens.weight"]
-    model.embed_tokens.weight.data = embedding.float()
+    if "hidden" not in case:
+        model.embed_tokens.weight.data = embedding.float()
     if case.get("own_embedding"):
         config.embed_requires_grad = True
         model.embed_tokens.weight.data += torch.randn_like(embedding.float())
@@ -66,7 +82,7 @@ def logits(draft: Path, states: Path, out: Path) -> None:
 
     states: `hidden` [T, K x hidden] and `tokens` [T + 2], the token that step k reads at position T - 1 is
     tokens[T - 2 + k]. speculators' own forward reads it there if the sequence is at least T + 2 long; the states after
-    T - 1 cannot be seen from there and are zero.
+    T - 1 cannot be seen from there and are zero. Until 0.6 the forward takes lengths where it takes document ids now.
     """
     data = load_file(states)
     length = data["hidden"].shape[0]
@@ -77,7 +93,10 @@ def logits(draft: Path, states: Path, out: Path) -> None:
     hidden, tokens = torch.zeros(1, padded, data["hidden"].shape[1]), torch.zeros(1, padded, dtype=torch.long)
     hidden[0, :length], tokens[0, : length + 2] = data["hidden"], data["tokens"]
     with torch.no_grad():
-        model(hidden, tokens, torch.zeros(1, padded, dtype=torch.long), ttt_steps=3)
+        documents = {"document_ids": torch.zeros(1, padded, dtype=torch.long)}
+        if "document_ids" not in inspect.signature(Eagle3DraftModel.forward).parameters:
+            documents = {"lengths": torch.tensor([padded])}
+        model(hidden, tokens, ttt_steps=3, **documents)
     save_file({"logits": torch.stack(seen)}, out)
 
 

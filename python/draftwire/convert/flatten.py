@@ -52,7 +52,8 @@ def flatten(draft: Draft, target: Target, release: str = "") -> Flat:
     trainer = speculators_version(outer, source) if draft.layout == "speculators" else None
     config = read_geometry(layer, outer, draft.layout, source)
     config |= {"architectures": [MLA_CLASS if draft.layout == "mla" else "LlamaForCausalLMEagle3"]}
-    config |= mla_rope(layer, source) if draft.layout == "mla" else rope_block(layer, source)
+    also = SLIDING if trainer else ""
+    config |= mla_rope(layer, source) if draft.layout == "mla" else rope_block(layer, source, also=also)
     config["target_hidden_size"] = _target_hidden(outer, config, target, source)
     if target.vocab_size is not None and config["vocab_size"] != target.vocab_size:
         raise DraftError(

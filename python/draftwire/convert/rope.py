@@ -19,15 +19,15 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 REMEDY = "write the trainer's RoPE block"
 
 
-def rope_block(layer: Mapping[str, Any], source: object) -> dict[str, Any]:
-    """`rope_theta` and `rope_scaling` for the draft's config. `layer`: as for `read_block`.
+def rope_block(layer: Mapping[str, Any], source: object, *, also: str = "") -> dict[str, Any]:
+    """`rope_theta` and `rope_scaling` for the draft's config. `layer`, `also`: as for `read_block`.
 
     YaRN: trainers multiply cos and sin by `attention_factor`, else by get(mscale) / get(mscale_all_dim), else by
     get(1), where get(m) = 0.1 m ln(factor) + 1 (transformers' `_compute_yarn_parameters`). SGLang reads mscale from
     0.5.16 on only and attention_factor never, but multiplies get(1) by `attn_factor` in all releases: that says it.
     Raises DraftError on a type or key that SGLang's draft would not honour.
     """
-    theta, kind, block = read_block(layer, source)
+    theta, kind, block = read_block(layer, source, also)
     if kind not in list(KEPT):
         raise DraftError(f"a RoPE of type {', '.join(KEPT)}", repr(kind), source, "train with one of these")
     if block.pop("partial_rotary_factor", 1.0) != 1.0 or layer.get("partial_rotary_factor", 1.0) not in (None, 1.0):
@@ -50,12 +50,13 @@ def rope_block(layer: Mapping[str, Any], source: object) -> dict[str, Any]:
     return {"rope_theta": float(theta), "rope_scaling": {"rope_type": kind, **scaling} if kind != "default" else None}
 
 
-def read_block(layer: Mapping[str, Any], source: object) -> tuple[Any, Any, dict[str, Any]]:
+def read_block(layer: Mapping[str, Any], source: object, also: str = "") -> tuple[Any, Any, dict[str, Any]]:
     """The base, the type and the further keys of the RoPE, unchecked, as the trainer's transformers read them.
 
     layer: the trainer's transformer config, in the form of transformers 4 (`rope_theta`, `rope_scaling`), of 5
-    (`rope_parameters`, one block or one a layer type) or of both. Raises DraftError on what is no table, and where two
-    places, or the layer types that the draft has, say different things.
+    (`rope_parameters`, one block or one a layer type) or of both. also: the layer type whose block the trainer gives to
+    every layer: sliding_attention in speculators (`flatten_rope_parameters`). Raises DraftError on what is no table,
+    and where two places, or the layer types that the draft has and `also`, say different things.
     """
     old, block = layer.get("rope_scaling"), layer.get("rope_parameters")
     for name, table in (("rope_parameters", block), ("rope_scaling", old)):
@@ -64,10 +65,10 @@ def read_block(layer: Mapping[str, Any], source: object) -> tuple[Any, Any, dict
     if block is None:
         return _normal(old or {}, layer.get("rope_theta"), source)
     theta = layer.get("rope_theta")
-    found = _normal(_one_table(block, layer, source), theta, source)
+    found = _normal(_one_table(block, layer, source, also), theta, source)
     if theta is not None and theta != found[0]:
         raise DraftError(f"rope_theta {found[0]}, as in rope_parameters", theta, source, REMEDY)
-    if old and (said := _normal(_one_table(old, layer, source), found[0], source)) != found:
+    if old and (said := _normal(_one_table(old, layer, source, also), found[0], source)) != found:
         raise DraftError(
             f"rope_scaling of type {found[1]!r} with {found[2]}, as in rope_parameters", f"{said[1]!r} with {said[2]}",
             source, REMEDY,
@@ -75,21 +76,21 @@ def read_block(layer: Mapping[str, Any], source: object) -> tuple[Any, Any, dict
     return found
 
 
-def _one_table(table: Mapping[str, Any], layer: Mapping[str, Any], source: object) -> Mapping[str, Any]:
+def _one_table(table: Mapping[str, Any], layer: Mapping[str, Any], source: object, also: str) -> Mapping[str, Any]:
     """The table itself, or the one of the layer types that the draft has, where it holds a table for each type."""
     if not any(kind in table for kind in LAYER_TYPES):
         return table
     types = layer.get("layer_types")
-    used = sorted(set(map(str, types))) if isinstance(types, list) and types else ["full_attention"]
-    blocks = [table.get(kind) for kind in used]
-    if bad := [kind for kind, one in zip(used, blocks, strict=True) if not isinstance(one, Mapping)]:
-        raise DraftError(f"a RoPE block for {bad[0]} layers", repr(table.get(bad[0])), source, REMEDY)
-    tables = [dict(one) for one in blocks if isinstance(one, Mapping)]
-    shared = {key: value for key, value in table.items() if key not in LAYER_TYPES and value is not None}
-    if shared:
-        raise DraftError("RoPE blocks by layer type alone", f"also {sorted(shared)[0]!r}", source, REMEDY)
-    if any(_normal(one, layer.get("rope_theta"), source) != _normal(tables[0], layer.get("rope_theta"), source)
-           for one in tables):  # fmt: skip
+    used = sorted({*(map(str, types) if isinstance(types, list) and types else ["full_attention"]), also} - {""})
+    tables = []
+    for kind in used:
+        if not isinstance(one := table.get(kind), Mapping):
+            raise DraftError(f"a RoPE block for {kind} layers", repr(one), source, REMEDY)
+        tables.append(one)
+    if beside := sorted(key for key, value in table.items() if key not in LAYER_TYPES and value is not None):
+        raise DraftError("RoPE blocks by layer type alone", f"also {beside[0]!r}", source, REMEDY)
+    theta = layer.get("rope_theta")
+    if any(_normal(one, theta, source) != _normal(tables[0], theta, source) for one in tables):
         raise DraftError(
             "one RoPE for all of the draft's layers", f"another for each of {', '.join(used)}", source,
             "train with one RoPE: SGLang's draft has no more",
