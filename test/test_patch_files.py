@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 
@@ -14,6 +15,7 @@ from draftwire.patching.insertion import Insertion, insert, remove
 from draftwire.patching.refusals import PatchError
 
 tomllib = pytest.importorskip("tomllib") if sys.version_info >= (3, 11) else None
+IMPORTED = ("srt.speculative.aux_boundaries", "srt.configs.model_config")
 FILES = sorted(PATCHES.glob("*.patch"), key=lambda path: RELEASES.index(path.stem))
 EACH = pytest.mark.parametrize("patch", FILES, ids=[path.name for path in FILES])
 
@@ -40,6 +42,16 @@ def test_a_patch_survives_being_read(patch):
 @EACH
 def test_added_files_are_the_overlays_rule_and_its_reader(patch):
     assert diff.parse(patch.read_text(), patch.name).added == codemod.added_files()
+
+
+@pytest.mark.parametrize("file", codemod.ADDED)
+def test_a_patched_tree_needs_no_draftwire(file):
+    """What the added files import is Python's own or SGLang's."""
+    nodes = list(ast.walk(ast.parse(codemod.added_files()[file])))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "sglang"}
+    assert all(name.removeprefix("sglang.") in IMPORTED for name in names if name.startswith("sglang"))
 
 
 @pytest.mark.skipif(tomllib is None, reason="tomllib is of Python 3.11")
