@@ -11,7 +11,7 @@ import typer
 def bench(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="A file of SGLang's own --config.")],
     arms: Annotated[str, typer.Option(help="Of baseline, eagle3 and mtp (the target's own head).")] = "baseline,eagle3",
-    concurrency: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    concurrency: Annotated[str, typer.Option(help="Requests at once; default those of 1,8,32 that it serves.")] = "",
     prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own traffic, JSONL.")] = None,
     steps: Annotated[str, typer.Option(help="Speculative steps, a server each; default the file's.")] = "",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.jsonl is.")] = Path("benchmarks"),
@@ -43,8 +43,10 @@ def bench(
                 names(arms), numbers(concurrency, "--concurrency"), numbers(steps, "--steps"), prompts, out, tokens,
                 requests, rounds, temperature, top_p, timeout, port,
             )  # fmt: skip
-            prepare(config, options)
-            verdict = examine(config, samples) if samples else None
+            verdict = None
+            if samples:
+                prepare(config, options)
+                verdict = examine(config, samples)
             status = 1 if verdict == "MISWIRED" and not anyway else 0
             if status:
                 typer.echo("draftwire: not measured: the draft is mis-wired; mend it, or add --anyway", err=True)

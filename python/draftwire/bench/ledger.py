@@ -41,7 +41,8 @@ def append(file: Path, row: Mapping[str, Any]) -> None:
                 raise OSError(28, f"only {written} of {len(line)} bytes written")
             os.fsync(descriptor)
         except BaseException as failure:
-            os.ftruncate(descriptor, before)
+            if os.fstat(descriptor).st_size != before:
+                os.ftruncate(descriptor, before)
             if isinstance(failure, OSError):
                 found = failure.strerror
                 raise BenchError("to add a row", found, file, "it is the last line printed: add it by hand") from None

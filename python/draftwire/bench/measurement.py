@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from draftwire.bench.client import Load
+from draftwire.bench.client import Load, Run
 from draftwire.bench.loops import distinct_share, looping_share
 from draftwire.bench.ratios import reason_against
 from draftwire.bench.schedule import Measured
@@ -15,6 +16,7 @@ def measurement(one: Measured, load: Load, baseline: Measured | None) -> dict[st
     """Figures are upstream's client's: each a median over runs, with tok/s's least and most.
 
     accept_length, accept_positions: of the untimed pass over the same requests; tokens and share of verify steps.
+    upstream_accept_length: as upstream's client prints it, the server's mean over its last whole decode logs.
     step_cost_ratio: acceptance length x baseline tok/s / speculative tok/s, what a verify step with its drafts costs
     in plain steps. outputs_equal: share of texts equal to the baseline's first run, None where they are drawn by
     chance. `refused`: why there is no speedup.
@@ -48,6 +50,7 @@ def measurement(one: Measured, load: Load, baseline: Measured | None) -> dict[st
         "accept_length": round(seen.acceptance.length, 4) if drafted else None,
         "accept_positions": [round(share, 4) for share in seen.acceptance.positions] if drafted else None,
         "verify_steps": seen.acceptance.verifies if drafted else None,
+        "upstream_accept_length": _mean_said(runs) if drafted else None,
         "speedup": None,
         "speedup_min": None,
         "speedup_max": None,
@@ -67,3 +70,8 @@ def measurement(one: Measured, load: Load, baseline: Measured | None) -> dict[st
         pairs = zip(runs[0].texts, other.runs[load][0].texts, strict=True)
         table["outputs_equal"] = round(fmean(mine == theirs for mine, theirs in pairs), 4)
     return table
+
+
+def _mean_said(runs: Sequence[Run]) -> float | None:
+    said = [run.accept_length for run in runs if run.accept_length]
+    return round(fmean(said), 4) if said else None

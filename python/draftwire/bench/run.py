@@ -24,6 +24,7 @@ from draftwire.demo import kept_on_failure
 
 LEAST_REQUESTS, REQUESTS_A_USER = 8, 4
 TOKENS = 512
+CONCURRENCY = (1, 8, 32)
 LEGEND = (
     "tok/s: median (least-most); TTFT, TPOT: ms; accepted: tokens a verify step;\n"
     "gain: tok/s over the baseline's; same: share of outputs equal to the baseline's"
@@ -32,10 +33,12 @@ LEGEND = (
 
 @dataclass
 class Options:
-    """The command's, beside the file. requests, tokens: 0 takes the default. timeout: seconds of a stage."""
+    """The command's, beside the file. concurrency: none takes those of CONCURRENCY within the file's limit. requests,
+    tokens: 0 takes the default. timeout: seconds of a stage.
+    """
 
     arms: Sequence[str] = ("baseline", "eagle3")
-    concurrency: Sequence[int] = (1, 8, 32)
+    concurrency: Sequence[int] = ()
     steps: Sequence[int] = ()
     prompts: Path | None = None
     out: Path = Path("benchmarks")
@@ -53,12 +56,13 @@ def prepare(file: Path, options: Options) -> tuple[Deployment, Prompts, Plan]:
     require_honest_acceptance()
     require_writable(options.out / "results.jsonl")
     deployment = Deployment(file)
-    for users in options.concurrency:
+    concurrency = options.concurrency or [users for users in CONCURRENCY if users <= deployment.limit]
+    for users in concurrency:
         if not 1 <= users <= deployment.limit:
             raise BenchError(f"1 to {deployment.limit} requests at once (max-running-requests)", users,
                              "--concurrency", "name others")  # fmt: skip
     prompts = read_prompts(options.prompts or default_prompts(deployment.target))
-    loads = [_load(users, options, prompts) for users in dict.fromkeys(options.concurrency)]
+    loads = [_load(users, options, prompts) for users in dict.fromkeys(concurrency)]
     arms = deployment.arms(options.arms, options.steps)
     fixed = [load._replace(fixed=True) for load in loads]
     return deployment, prompts, Plan(arms, loads, fixed, options.rounds, options.timeout, options.port)

@@ -32,7 +32,10 @@ class Answers(BaseHTTPRequestHandler):
         self.reply(info if self.path == "/server_info" else {})
 
     def do_POST(self):
-        sampling = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["sampling_params"]
+        if self.path != "/generate":
+            return self.reply({})
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        sampling = asked["sampling_params"]
         tokens = sampling["max_new_tokens"]
         if drafted and FAULT == "die_serving":
             print("RuntimeError: CUDA error", file=sys.stderr, flush=True)
@@ -41,15 +44,17 @@ class Answers(BaseHTTPRequestHandler):
             tokens -= tokens // 8
         time.sleep(tokens * (0.001 if drafted else 0.002))
         verifies = tokens // 2
-        meta = {"completion_tokens": tokens}
+        meta = {"completion_tokens": tokens, "prompt_tokens": len(asked["text"])}
         if drafted:
             meta |= {"spec_verify_ct": verifies, "spec_correct_drafts_histogram": [verifies // 2, 0, 0, verifies // 2]}
         ids = [i % 3 for i in range(tokens)] if FAULT == "loop" else list(range(tokens))
         text = "" if drafted and FAULT == "answer_nothing" else f"{tokens} tokens"
-        self.reply({"text": text, "output_ids": ids, "meta_info": meta})
+        self.reply({"text": text, "output_ids": ids, "meta_info": meta}, streamed=asked.get("stream"))
 
-    def reply(self, body, status=200):
+    def reply(self, body, status=200, streamed=False):
         data = json.dumps(body).encode()
+        if streamed:
+            data = b"data: " + data + b"\n\ndata: [DONE]\n\n"
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -1,0 +1,315 @@
+"""What a benchmark derives, refuses, computes and keeps; nothing is served here."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+from upstream import download, given, installed
+
+from draftwire.acceptance import Acceptance
+from draftwire.bench.client import Load, Run
+from draftwire.bench.deployment import Deployment
+from draftwire.bench.ledger import append, require_writable
+from draftwire.bench.loops import distinct_share, looping_share
+from draftwire.bench.measurement import measurement
+from draftwire.bench.prompts import default_prompts, read_prompts
+from draftwire.bench.provenance import hash_weights
+from draftwire.bench.ratios import differences, reason_against, require_honest_acceptance
+from draftwire.bench.refusals import BenchError
+from draftwire.bench.run import Options, prepare, table_of
+from draftwire.bench.schedule import Measured, Plan
+from draftwire.bench.stages import Stages
+from draftwire.bench.warmup import Pass
+from draftwire.pair import Pair
+
+ROOT = Path(__file__).resolve().parents[1]
+DRAFT = {"speculative-algorithm": "EAGLE3", "speculative-draft-model-path": "draft", "speculative-num-steps": 3,
+         "speculative-eagle-topk": 1, "speculative-num-draft-tokens": 4}  # fmt: skip
+PLAIN = {"model-path": "target", "tp-size": 2, "max-running-requests": 8, "cuda-graph-max-bs-decode": 8}
+LOAD = Load(requests=4, concurrency=2, tokens=40, fixed=False)
+
+
+def deployment(folder: Path, **changes: Any) -> Deployment:
+    table = {**PLAIN, **DRAFT, **changes}
+    file = folder / "serve.yaml"
+    file.write_text(yaml.safe_dump({key: value for key, value in table.items() if value is not None}))
+    return Deployment(file)
+
+
+def test_the_baseline_is_the_file_without_speculation(tmp_path: Path) -> None:
+    (baseline, eagle3) = deployment(tmp_path).arms(["eagle3", "baseline"], [])
+    assert (baseline.name, baseline.label, baseline.steps) == ("baseline", "baseline", None)
+    assert baseline.table == PLAIN
+    assert eagle3.table == PLAIN | DRAFT and eagle3.label == "eagle3 3/1/4"
+    assert yaml.safe_load(eagle3.write(tmp_path).read_text()) == PLAIN | DRAFT
+
+
+@pytest.mark.parametrize(
+    ("topk", "said", "steps", "tokens"), [(1, 4, 1, 2), (1, 4, 5, 6), (4, 16, 1, 5), (4, 16, 3, 16), (2, 99, 3, 11)]
+)
+def test_steps_are_arms_of_their_own(tmp_path: Path, topk: int, said: int, steps: int, tokens: int) -> None:
+    """A chain verifies steps + 1 tokens, a tree no more than it has: 1 + topk + (steps - 1) topk^2."""
+    changes = {"speculative-eagle-topk": topk, "speculative-num-draft-tokens": said}
+    (arm,) = deployment(tmp_path, **changes).arms(["eagle3"], [steps, steps])
+    assert (arm.steps, arm.topk, arm.draft_tokens) == (steps, topk, tokens)
+    assert arm.table["speculative-num-steps"] == steps and arm.table["speculative-num-draft-tokens"] == tokens
+
+
+def test_the_built_in_head(tmp_path: Path, pair: Pair) -> None:
+    """The same file by DeepSeek's own MTP layer; refused where the target has none, as the example's."""
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "config.json").write_text(json.dumps({"text_config": {"num_nextn_predict_layers": 1}}))
+    changes = {"model-path": str(target), "speculative-draft-window-size": 512}
+    (arm,) = deployment(tmp_path, **changes).arms(["mtp"], [])
+    kept = {key: DRAFT[key] for key in list(DRAFT)[2:]}
+    assert arm.table == PLAIN | kept | {"model-path": str(target), "speculative-algorithm": "EAGLE"}
+    with pytest.raises(BenchError, match=r"built-in MTP head.*found 0 in .*config\.json; leave mtp out of --arms"):
+        deployment(tmp_path, **{"model-path": str(pair.target)}).arms(["mtp"], [])
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"max-running-requests": None}, r"expected max-running-requests, found none in .*speculation alone would"),
+    ({"cuda-graph-max-bs-decode": None}, r"expected cuda-graph-bs-decode or .* speculation changes the graphs"),
+    ({"speculative-algorithm": None}, "expected speculative-algorithm, found none"),
+    ({"speculative-algorithm": "EAGLE"}, "expected speculative-algorithm EAGLE3, found EAGLE"),
+    ({"speculative-eagle-topk": None}, "expected speculative-eagle-topk, found none"),
+])  # fmt: skip
+def test_a_file_that_cannot_be_compared(tmp_path: Path, change: dict, said: str) -> None:
+    with pytest.raises(BenchError, match=said):
+        deployment(tmp_path, **change).arms(["baseline", "eagle3"], [])
+
+
+def test_graphs_may_be_off(tmp_path: Path) -> None:
+    for off in ({"disable-cuda-graph": True}, {"cuda-graph-backend-decode": "disabled"}):
+        assert deployment(tmp_path, **{"cuda-graph-max-bs-decode": None}, **off).limit == 8
+
+
+def test_the_cpu_engine_gets_its_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    said = deployment(tmp_path, device="cpu").environment()
+    assert said["SGLANG_USE_CPU_ENGINE"] == "1" and said["SGLANG_CPU_OMP_THREADS_BIND"] == "0|1"
+    assert "OMP_NUM_THREADS" not in said
+    assert deployment(tmp_path).environment() == {}
+
+
+def test_every_config_of_ours_can_be_measured() -> None:
+    for file in (ROOT / "configs").glob("*.yaml"):
+        assert Deployment(file).arms(["baseline", "eagle3"], [1, 3])[0].name == "baseline", file
+
+
+def test_the_order(tmp_path: Path) -> None:
+    arms = deployment(tmp_path).arms(["baseline", "eagle3"], [1, 3])
+    plan = Plan(arms, [LOAD], [LOAD._replace(fixed=True)], 1, 60)
+    visits = [(arm.label, first, times) for arm, first, times in plan.visits()]
+    assert visits == [("baseline", True, 1), ("eagle3 1/1/2", True, 1), ("eagle3 3/1/4", True, 2),
+                      ("eagle3 1/1/2", False, 1), ("baseline", False, 1)]  # fmt: skip
+    runs = [text for kind, text in plan.stages() if kind == "run" and "fixed" not in text]
+    assert [text.split(":")[0] for text in runs] == [
+        "baseline", "eagle3 1/1/2", "eagle3 3/1/4", "eagle3 3/1/4", "eagle3 1/1/2", "baseline"]  # fmt: skip
+
+
+def test_prompts(tmp_path: Path) -> None:
+    file = tmp_path / "prompts"
+    messages = [{"role": "user", "content": "Hi"}]
+    for content, items in (
+        ("[[1, 2], [3, 4]]", [[1, 2], [3, 4]]),
+        ('{"prompt": "one"}\n\n{"text": "two"}\n', ["one", "two"]),
+        (json.dumps({"messages": messages}), [messages]),
+        ('{"max_tokens": 64, "prompts": [{"input_ids": [5, 6]}, "three"]}', [[5, 6], "three"]),
+    ):
+        file.write_text(content)
+        assert read_prompts(file).items == items
+    assert read_prompts(file).max_tokens == 64
+    with pytest.raises(BenchError, match="expected 3 prompts, found 2"):
+        read_prompts(file).first(3)
+    for content in ("", "[]", "[[1, -2]]", "[1, 2]", '{"prompt": ""}', "{", '{"max_tokens": 1, "prompts": ["aa"]}',
+                    '["same", "same"]', "\x80"):  # fmt: skip
+        file.write_bytes(content.encode("latin-1"))
+        with pytest.raises(BenchError):
+            read_prompts(file)
+
+
+def test_the_examples_prompts_are_cuts_of_its_others(pair: Pair) -> None:
+    """Each the beginning of one of prompts.json, so that no two share a prefix in the cache."""
+    found = read_prompts(default_prompts(str(pair.target)))
+    cut_of = [[i for i, whole in enumerate(pair.prompts) if whole[: len(cut)] == cut] for cut in found.items]
+    assert all(len(i) == 1 for i in cut_of) and len({i[0] for i in cut_of}) == len(found.items) == 24
+    assert found.max_tokens == 64
+
+
+def test_loops() -> None:
+    assert distinct_share(list(range(20))) == 1.0
+    assert distinct_share([1, 2, 3]) == 1.0
+    assert distinct_share([7] * 23) == 1 / 20
+    assert distinct_share([1, 2] * 13) == 2 / 23
+    assert looping_share([list(range(20)), [7] * 23, [1, 2] * 13, list(range(9))]) == 0.5
+
+
+def record(tok_s: float, **changes: Any) -> dict[str, Any]:
+    names = ("median_ttft_ms", "median_tpot_ms", "median_itl_ms", "p99_itl_ms")
+    return {"duration": 1.0, "output_throughput": tok_s, **dict(zip(names, (40.0, 20.0, 19.0, 30.0), strict=True)),
+            "input_lens": [9, 8, 7, 6], "output_lens": [40] * 4, "generated_texts": list("abcd"), "errors": [""] * 4,
+            **changes}  # fmt: skip
+
+
+def measured(folder: Path, name: str, records: list[dict], tokens: list[int] | None = None, **info: Any) -> Measured:
+    (arm,) = deployment(folder).arms([name], [])
+    acceptance = Acceptance(160, 64, [20, 14, 10, 20]) if name == "eagle3" else Acceptance(160)
+    outputs = [tokens or list(range(40))] * 4
+    runs = [Run.of(LOAD, one) for one in records]
+    return Measured(arm, {"sampling_defaults": "model", **info}, {LOAD: runs}, {LOAD: Pass(acceptance, outputs)})
+
+
+def test_a_measurement(tmp_path: Path) -> None:
+    """Against a calculation by hand: 50 and 54 tok/s plain, 75 and 81 with 2.5 tokens accepted a step."""
+    baseline = measured(tmp_path, "baseline", [record(50.0), record(54.0, median_ttft_ms=60.0)])
+    drafted = measured(tmp_path, "eagle3", [record(81.0, generated_texts=list("abcx")), record(75.0)])
+    plain = measurement(baseline, LOAD, baseline)
+    assert (plain["tok_s"], plain["tok_s_min"], plain["tok_s_max"], plain["ttft_ms"]) == (52.0, 50.0, 54.0, 50.0)
+    assert plain["speedup"] is plain["accept_length"] is plain["outputs_equal"] is None
+    entry = measurement(drafted, LOAD, baseline)
+    assert (entry["speedup"], entry["speedup_min"], entry["speedup_max"]) == (1.5, round(75 / 54, 4), round(81 / 50, 4))
+    assert entry["accept_length"] == 2.5 and entry["step_cost_ratio"] == round(2.5 * 52 / 78, 4)
+    assert entry["accept_positions"] == [round(44 / 64, 4), round(30 / 64, 4), round(20 / 64, 4)]
+    assert entry["outputs_equal"] == 0.75 and entry["mean_output_tokens"] == 40.0 and entry["repeats"] == 2
+    assert measurement(drafted, LOAD, None)["speedup"] is None
+    out = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    out.print(table_of([plain | {"tok_s": 12345.6, "ttft_ms": 12345.0}, entry | {"tok_s": 12345.6}]))
+    text = out.export_text()
+    assert "12345.6 (75-81)" in text and "1.50" in text and "…" not in text
+
+
+def test_chance_has_no_equal_outputs(tmp_path: Path) -> None:
+    hot = LOAD._replace(temperature=1.0)
+    arms = [measured(tmp_path, name, [record(50.0)]) for name in ("baseline", "eagle3")]
+    for one in arms:
+        one.runs = {hot: one.runs[LOAD]}
+        one.passes = {hot: one.passes[LOAD]}
+    assert measurement(arms[1], hot, arms[0])["outputs_equal"] is None
+
+
+REASONS = [
+    (record(75.0, errors=["", "", "", "Connection reset"]), {}, "expected no failed requests, found 1 in eagle3"),
+    (record(75.0, generated_texts=["a", "b", "c", ""]), {}, "found 1 in eagle3 3/1/4: an answer without text"),
+    (record(75.0, input_lens=[9, 8, 7], output_lens=[40] * 3, generated_texts=list("abc"), errors=[""] * 3), {},
+     "expected no failed requests, found 1 in eagle3 3/1/4: answers are missing"),
+    (record(75.0, input_lens=[9, 8, 7, 5]), {}, "expected the same requests, found other prompt lengths in eagle3"),
+    (record(75.0), {"sampling_defaults": "openai"}, "found sampling_defaults model and openai in eagle3 3/1/4"),
+    (record(75.0, output_lens=[40, 40, 40, 31]), {}, "as long within 5%, found 40.0 and 37.8 tokens in eagle3"),
+    (record(75.0), {"tokens": [3] * 40}, "expected at most 10% of outputs to loop .* found 100% in eagle3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("theirs", "fields", "said"), REASONS)
+def test_no_ratio(tmp_path: Path, theirs: dict, fields: dict, said: str) -> None:
+    baseline = measured(tmp_path, "baseline", [record(50.0)])
+    drafted = measured(tmp_path, "eagle3", [theirs], **fields)
+    assert re.search(said, reason_against(baseline, drafted, LOAD))
+    entry = measurement(drafted, LOAD, baseline)
+    assert entry["refused"] and entry["speedup"] is entry["step_cost_ratio"] is entry["outputs_equal"] is None
+
+
+def test_a_ratio_within_5_percent(tmp_path: Path) -> None:
+    baseline = measured(tmp_path, "baseline", [record(50.0)], max_running_requests=8)
+    drafted = measured(tmp_path, "eagle3", [record(75.0, output_lens=[40, 40, 40, 33])], max_running_requests=4)
+    assert reason_against(baseline, drafted, LOAD) == ""
+    assert differences(baseline, drafted) == {"max_running_requests": [8, 4]}
+
+
+def test_made_up_acceptance() -> None:
+    require_honest_acceptance({"SGLANG_PORT": "1"})
+    with pytest.raises(BenchError, match="SGLANG_SIMULATE_ACC_METHOD unset, found multinomial in the environment"):
+        require_honest_acceptance({"SGLANG_SIMULATE_ACC_METHOD": "multinomial"})
+
+
+def test_time_left() -> None:
+    plan = [("start", "a"), ("run", "b"), ("start", "c"), ("run", "d")]
+    stages = Stages(plan, {"start": 40.0, "run": 10.0}, Console(file=open(os.devnull, "w")))  # noqa: SIM115
+    assert stages.left() == pytest.approx(100.0, abs=0.1)
+    with stages.next():
+        pass
+    assert stages.seconds["start"] < 1 and stages.left() == pytest.approx(20.0, abs=1.1)
+    assert stages.line().startswith("[2/4] b, about 2")
+
+
+def test_rows_are_added(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "results.jsonl"
+    require_writable(file)
+    assert not file.exists()
+    for number in (1, 2):
+        append(file, {"number": number})
+    assert [json.loads(line)["number"] for line in file.read_text().splitlines()] == [1, 2]
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BenchError, match="expected to add a row, found Is a directory"):
+        require_writable(tmp_path / "folder")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_full_disk() -> None:
+    with pytest.raises(BenchError, match="expected to add a row, found No space left on device in /dev/full"):
+        append(Path("/dev/full"), {"number": 1})
+
+
+def test_the_drafts_hash(tmp_path: Path) -> None:
+    """As `cat *.safetensors | sha256sum` prints."""
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.safetensors").write_bytes(name.encode() * 3_000_000)
+    said = subprocess.run(f"cat {tmp_path}/*.safetensors | sha256sum", shell=True, capture_output=True, text=True)
+    assert hash_weights(str(tmp_path)) == said.stdout.split()[0]
+
+
+def test_defaults(tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1, 8 and 32 at once those that the file serves; 4 requests a user, at least 8; the prompt file's tokens."""
+    monkeypatch.chdir(tmp_path)
+    file = deployment(tmp_path, **{"model-path": str(pair.target)}).file
+    _, _, plan = prepare(file, Options(out=tmp_path))
+    assert [(load.concurrency, load.requests, load.tokens) for load in plan.loads] == [(1, 8, 64), (8, 24, 64)]
+    assert [load.fixed for load in plan.fixed] == [True, True]
+    with pytest.raises(BenchError, match="expected --prompts, found none in the command; name a file of your own"):
+        prepare(deployment(tmp_path).file, Options(out=tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["0.5.14", "0.5.17", "installed"])
+def test_upstreams_client(tmp_path: Path, release: str) -> None:
+    """The client of three releases takes our command and writes what we read; the server is the fake one."""
+    from draftwire.bench.client import Client
+    from draftwire.server import Server
+
+    tree = installed() if release == "installed" else given(release) or download(release)
+    # An older client beside a newer transformers, which by now has what SGLang would register.
+    beside = "import transformers; r = transformers.AutoConfig.register\n"
+    beside += "transformers.AutoConfig.register = lambda *a, **k: r(*a, **{**k, 'exist_ok': True})\n"
+    (tmp_path / "sitecustomize.py").write_text(beside if release != "installed" else "")
+    (tmp_path / "pids").touch()
+    shutil.copy(ROOT / "test" / "fake_engine" / "sglang" / "launch_server.py", tmp_path / "fake_server.py")
+    env = {"PYTHONPATH": f"{tmp_path}:{tree.parent}", "FAKE_PIDS": str(tmp_path / "pids")}
+    (baseline, drafted) = deployment(tmp_path).arms(["baseline", "eagle3"], [])
+    pair = Pair(ROOT / "examples" / "tiny-deepseek-v3")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
+        with Client(tmp_path, str(pair.target), str(pair.target)) as client:
+            for arm in (baseline, drafted):
+                flags = ["--config", str(arm.write(tmp_path))]
+                with Server(flags, tmp_path / "log", module=(str(tmp_path / "fake_server.py"),)) as server:
+                    server.wait_ready(20)
+                    client.render(pair.prompts[:5], "set", 120)
+                    runs = [client.measure(server, load, "set", 120, lambda: None)
+                            for load in (LOAD, LOAD._replace(fixed=True))]  # fmt: skip
+                for run in runs:
+                    assert run.failed == 0 and run.tokens_out == [40] * 4 and run.texts == ["40 tokens"] * 4
+                    assert median(run.tokens_in) > 100
+                    assert 20 < run.tok_s < (1100 if arm is baseline else 2100)
+    said = (tmp_path / "client.log").read_text()
+    assert "disable_ignore_eos=True" in said and "disable_ignore_eos=False" in said
+    assert (tree / "benchmark" / "serving.py").exists() == (release != "0.5.14")

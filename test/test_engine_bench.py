@@ -1,0 +1,138 @@
+"""Benchmarks of the example pair on the real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import pytest
+import yaml
+
+from draftwire.bench.client import Client, Load
+from draftwire.bench.deployment import Deployment
+from draftwire.bench.prompts import default_prompts, read_prompts
+from draftwire.pair import Pair
+from draftwire.server import Server
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "configs" / "tiny-cpu.yaml"
+
+
+@pytest.fixture(autouse=True)
+def in_the_checkout(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """The config's paths are relative to it; it is for the CPU engine."""
+    if device != "cpu":
+        pytest.skip("configs/tiny-cpu.yaml is for a machine without a GPU")
+    monkeypatch.chdir(ROOT)
+
+
+def bench(config: Path, out: Path, *flags: str) -> tuple[dict, str]:
+    command = [sys.executable, "-m", "draftwire", "bench", str(config), "--out", str(out), *flags]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert ran.returncode == 0, ran.stderr
+    row = json.loads(ran.stdout.splitlines()[-1])
+    assert json.loads((out / "results.jsonl").read_text().splitlines()[-1]) == row
+    return row, ran.stdout
+
+
+def entry(row: dict, arm: str, concurrency: int, length: str = "eos") -> dict:
+    """The one measurement of that kind."""
+    keys = (arm, concurrency, length)
+    (found,) = [e for e in row["measurements"] if (e["arm"], e["concurrency"], e["length"]) == keys]
+    return found
+
+
+def test_the_example(tmp_path: Path, pair: Pair) -> None:
+    """Wired it gains, at equal outputs, in less than 5 minutes; mis-wired, in the same place, it is slower."""
+    start = time.monotonic()
+    row, text = bench(CONFIG, tmp_path, "--concurrency", "1,4")
+    seconds = time.monotonic() - start
+    wired = entry(row, "eagle3", 1)
+    print(text, f"{seconds:.0f} s")
+    for users in (1, 4):
+        for length in ("eos", "fixed"):
+            drafted, plain = entry(row, "eagle3", users, length), entry(row, "baseline", users, length)
+            assert drafted["outputs_equal"] == 1.0
+            assert drafted["looping"] == plain["looping"] == 0.0
+            assert drafted["mean_output_tokens"] == plain["mean_output_tokens"] == 64.0
+            assert drafted["accept_length"] == pytest.approx(2.55, abs=0.1)
+            assert 1 > drafted["accept_positions"][0] > drafted["accept_positions"][2] > 0.3
+    assert (row["sglang"], row["tp_size"], row["delivery"], row["driver"]) == ("0.5.23", 1, "overlay", None)
+    table = yaml.safe_load(CONFIG.read_text())
+    crossed = pair.rewire(tmp_path / "crossed", [3, 6, 9])
+    table["speculative-draft-model-path"] = str(crossed)
+    (tmp_path / "crossed.yaml").write_text(yaml.safe_dump(table))
+    miswired = entry(bench(tmp_path / "crossed.yaml", tmp_path, "--concurrency", "1")[0], "eagle3", 1)
+    assert miswired["accept_length"] < 1.9 and miswired["outputs_equal"] == 1.0
+    assert miswired["speedup_max"] < wired["speedup_min"]
+    assert wired["speedup"] >= 1.4
+    assert seconds < 300
+
+
+HAND = [
+    *("--backend", "sglang", "--host", "127.0.0.1", "--dataset-name", "custom", "--sharegpt-output-len", "64"),
+    *("--disable-ignore-eos", "--num-prompts", "12", "--seed", "1", "--warmup-requests", "2", "--flush-cache"),
+    "--disable-tqdm",
+]
+PRINTED = {
+    "tok_s": r"Output token throughput \(tok/s\): +([\d.]+)",
+    "ttft_ms": r"Median TTFT \(ms\): +([\d.]+)",
+    "tpot_ms": r"Median TPOT \(ms\): +([\d.]+)",
+    "itl_p50_ms": r"Median ITL \(ms\): +([\d.]+)",
+    "itl_p99_ms": r"P99 ITL \(ms\): +([\d.]+)",
+}
+
+
+def by_hand(port: int, file: Path, concurrency: int, shim: Path) -> dict[str, float]:
+    """What `python -m sglang.bench_serving` prints; it imports a package that the CPU engine does without."""
+    shim.mkdir(exist_ok=True)
+    (shim / "datasets.py").write_text("load_dataset = None\n")
+    command = [sys.executable, "-m", "sglang.bench_serving", *HAND, "--port", str(port), "--dataset-path", str(file)]
+    command += ["--max-concurrency", str(concurrency), "--output-file", os.devnull]
+    ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(shim)})
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"Successful requests: +12\b", ran.stdout)
+    assert re.search(r"Total generated tokens: +768\b", ran.stdout)
+    return {name: float(re.search(pattern, ran.stdout)[1]) for name, pattern in PRINTED.items()}  # type: ignore[index]
+
+
+@pytest.mark.parametrize("arm", ["baseline", "eagle3"])
+def test_the_figures_are_upstreams(tmp_path: Path, arm: str) -> None:
+    """Asked in turn, three times each, of the same server: the medians differ by less than either's own spread."""
+    from transformers import AutoTokenizer
+
+    deployment = Deployment(CONFIG)
+    tokenizer = AutoTokenizer.from_pretrained(deployment.target)
+    prompts = read_prompts(default_prompts(deployment.target)).items[:12]
+    lines = [{"conversation": [{"value": tokenizer.decode(p)}, {"value": "-"}]} for p in prompts]
+    (tmp_path / "hand.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (served,) = deployment.arms([arm], [])
+    flags = ["--config", str(served.write(tmp_path))]
+    with (
+        Client(tmp_path, deployment.tokenizer, deployment.target) as client,
+        Server(flags, tmp_path / "server.log", env=deployment.environment()) as server,
+    ):
+        server.wait_ready(300)
+        client.render(prompts, "set.jsonl", 300)
+        for users in (1, 4):
+            ours: dict[str, list[float]] = {name: [] for name in PRINTED}
+            theirs: dict[str, list[float]] = {name: [] for name in PRINTED}
+            by_hand(server.port, tmp_path / "hand.jsonl", users, tmp_path / "shim")  # Warms up.
+            for _ in range(3):
+                run = client.measure(server, Load(12, users, 64, False), "set.jsonl", 300, lambda: None)
+                assert run.failed == 0 and sum(run.tokens_out) == 768
+                printed = by_hand(server.port, tmp_path / "hand.jsonl", users, tmp_path / "shim")
+                for name in PRINTED:
+                    ours[name].append(getattr(run, name))
+                    theirs[name].append(printed[name])
+            for name, mine in ours.items():
+                spread = max(max(mine) - min(mine), max(theirs[name]) - min(theirs[name]))
+                print(f"{arm}, {users} at once, {name}: {mine} by us, {theirs[name]} by hand")
+                assert abs(median(mine) - median(theirs[name])) <= spread, name
