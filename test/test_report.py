@@ -180,6 +180,17 @@ def test_a_line_that_is_no_row(line: str) -> None:
         read_rows(f'{{"benchmark": "x"}}\n{line}\n', "r.jsonl")
 
 
+@pytest.mark.parametrize("key", ["device", "measurements", "predictions", "tpot_ms"])
+def test_a_row_without_what_its_benchmark_writes(key: str) -> None:
+    row = tune_row()
+    row.pop(key, None)
+    row["measurements"] = [{k: v for k, v in m.items() if k != key} for m in row.get("measurements", [])]
+    if key == "measurements":
+        del row[key]
+    with pytest.raises(BenchError, match=f"expected {key} in a row .*, found none in r line 1"):
+        read_rows(json.dumps(row), "r")
+
+
 def test_the_command_writes_and_removes(tmp_path: Path, files: dict[str, bytes]) -> None:
     results = tmp_path / "results.jsonl"
     results.write_text("".join(json.dumps(row) + "\n" for row in ROWS))

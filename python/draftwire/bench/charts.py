@@ -104,7 +104,7 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
         for axes in grid[: len(panels)]:
             _part_names(axes)
         vector, raster = io.BytesIO(), io.BytesIO()
-        figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(vector, format="svg")
         svg = _compact(vector.getvalue())
         figure.savefig(raster, format="png", dpi=110, metadata={"Software": None})
         image = Image.open(raster).convert("RGB").quantize(48, dither=Image.Dither.NONE)
