@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from draftwire.bench.panels import Panel, Row, Series, acceptance_panels, prediction_panels, speed_panels
+from draftwire.bench.panels import MOST, Panel, Row, Series, acceptance_panels, prediction_panels, speed_panels
 
 # Okabe and Ito's, told apart by all kinds of colour vision and in grey.
 COLOURS = {"baseline": "#5f5f5f", "eagle3": "#0072b2", "mtp": "#d55e00", "predicted": "#0072b2", "measured": "#d55e00"}
 BLUES = ("#3d97d3", "#1f83c4", "#0072b2", "#00517f", "#002a43")
 INK, FAINT = "#222222", "#d9d9d9"
-MOST_PANELS, COLUMNS = 6, 2
+COLUMNS = 2
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "draftwire", "font.family": "DejaVu Sans", "font.size": 9,
     "axes.edgecolor": "#8a8a8a", "axes.labelcolor": INK, "text.color": INK, "xtick.color": "#5f5f5f",
@@ -37,7 +37,7 @@ def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
     out: dict[str, bytes] = {}
     for name, (panels, draw) in wanted.items():
         if panels:
-            svg, png = _render(panels[:MOST_PANELS], draw)
+            svg, png = _render(panels[:MOST], draw)
             out |= {f"{name}.svg": svg, f"{name}.png": png}
     return out
 
@@ -106,14 +106,15 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
         vector, raster = io.BytesIO(), io.BytesIO()
         figure.savefig(vector, format="svg")
         svg = _compact(vector.getvalue())
-        figure.savefig(raster, format="png", dpi=110, metadata={"Software": None})
-        image = Image.open(raster).convert("RGB").quantize(48, dither=Image.Dither.NONE)
+        figure.savefig(raster, format="png", dpi=96, metadata={"Software": None})
+        image = Image.open(raster).convert("RGB").quantize(32, dither=Image.Dither.NONE)
     return svg, _with_text(image, hashlib.sha256(svg).hexdigest())
 
 
 def _compact(svg: bytes) -> bytes:
     """Two decimals, fonts that any viewer has, and nothing that draws nothing."""
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg.decode(), flags=re.DOTALL)
+    text = re.sub(r'<g id="\w+"/>', "", text)
     text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
     text = re.sub(r"(\d\.\d\d)\d+", r"\1", text).replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     return ("\n".join(line.strip() for line in text.splitlines() if line.strip()) + "\n").encode()

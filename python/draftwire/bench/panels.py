@@ -7,6 +7,8 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
+# A chart's panels: the settings that were measured last.
+MOST = 4
 ARMS = {"baseline": "no draft", "eagle3": "EAGLE-3", "mtp": "MTP"}
 
 

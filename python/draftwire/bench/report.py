@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from draftwire.bench.panels import Row, grouped, name_of, setting
+from draftwire.bench.panels import MOST, Row, grouped, name_of, setting
 from draftwire.bench.refusals import BenchError
 
 COMMAND = "python -m draftwire report"
@@ -30,7 +30,8 @@ Every row of `results.jsonl`, which is only ever added to; newest first, and wha
 launch file without its `speculative-*` keys. Speeds are medians over runs, with the least and the most; times are
 medians over requests. *Gain* is over no draft at as many requests at once. *Accepted* is the acceptance length, mean
 tokens a verify step. *Step cost* is what such a step costs in plain steps: accepted / gain. *Same output* is the share
-of answers equal to those without a draft.
+of answers equal to those without a draft. The charts show the latest row of each setting, of the {most} settings
+measured last.
 """
 
 
@@ -61,7 +62,7 @@ def _require(table: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
 
 def write_report(rows: Sequence[Row], charts: Iterable[str] = ()) -> str:
     """Markdown. charts: names of files in `charts/`, as `draw_all` gives them."""
-    lines = HEAD.format(command=COMMAND).splitlines()
+    lines = HEAD.format(command=COMMAND, most=MOST).splitlines()
     named = set(charts)
     for name, caption in CHARTS.items():
         if f"{name}.svg" in named:
