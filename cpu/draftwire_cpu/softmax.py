@@ -54,15 +54,17 @@ def _attend(
 ) -> torch.Tensor:
     batch, new, heads, width = queries.shape
     groups = keys.shape[0] // batch
+    by_head = new > 1 and groups > 1  # One key head, or one query, needs no other order of rows.
     q = queries.float()
-    if new > 1:
+    if by_head:
         q = q.view(batch, new, groups, heads // groups, width).permute(0, 2, 3, 1, 4)
     q = q.reshape(batch * groups, -1, width)
     scores = torch.baddbmm(NOTHING, q, keys.transpose(1, 2), beta=0, alpha=rule.scale)
     if rule.cap > 0:
         scores = scores.div_(rule.cap).tanh_().mul_(rule.cap)
+    rows = (batch, heads, new, -1) if by_head else (batch, new, heads, -1)
     if hidden is not None:
-        last = scores.view(batch, heads, new, -1)[..., -hidden.shape[-1] :]
-        last.masked_fill_(hidden.unsqueeze(1), float("-inf"))
-    out = torch.bmm(scores.softmax(-1), values)
-    return out.view(batch, heads, new, -1).transpose(1, 2)
+        last = scores.view(rows)[..., -hidden.shape[-1] :]
+        last.masked_fill_(hidden.unsqueeze(1 if by_head else 2), float("-inf"))
+    out = torch.bmm(scores.softmax(-1), values).view(rows)
+    return out.transpose(1, 2) if by_head else out
