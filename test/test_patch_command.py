@@ -12,7 +12,10 @@ import pytest
 from patch_trees import DEEPSEEK, RELEASE, make_tree, refused, run, snapshot
 from patched import LOCK, RELEASES, apply_patch, git, tree
 
-from draftwire.patching import codemod, lock
+from draftwire.patching import apply, codemod, lock
+from draftwire.patching.diff import Patch
+from draftwire.patching.plan import plan
+from draftwire.patching.refusals import PatchError
 from draftwire.patching.tree import RECORD
 
 PIP_RECORD = f"sglang-{RELEASE}.dist-info/RECORD"
@@ -202,3 +205,12 @@ def test_an_installed_tree_takes_less_than_two_seconds(place):
             [sys.executable, "-m", "draftwire", "patch", str(place), *flags], check=True, capture_output=True
         )
         assert time.monotonic() - start < 2
+
+
+def test_a_patch_whose_result_is_not_the_locked_one_is_never_written(place):
+    found = plan(place)
+    first, *others = found.patch.insertions[DEEPSEEK]
+    odd = first._replace(lines=(*first.lines, "# more"))
+    wrong = found._replace(patch=Patch({**found.patch.insertions, DEEPSEEK: [odd, *others]}, found.patch.added))
+    with pytest.raises(PatchError, match="the patched file's hash"):
+        apply.applied(wrong)
