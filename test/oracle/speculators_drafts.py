@@ -86,6 +86,12 @@ def logits(draft: Path, states: Path, out: Path) -> None:
     """
     data = load_file(states)
     length = data["hidden"].shape[0]
+    config = json.loads((draft / "config.json").read_text())
+    target = Path(config["speculators_config"]["verifier"]["name_or_path"])
+    wide = json.loads((target / "config.json").read_text())["hidden_size"]
+    if config["transformer_layer_config"].get("hidden_size") != wide:
+        # The target's head and norm make the training targets, which nobody asks for here, and would not fit.
+        Eagle3DraftModel.load_verifier_weights = lambda self: None
     model = Eagle3DraftModel.from_pretrained(draft, torch_dtype=torch.float32).eval()
     seen: list[torch.Tensor] = []
     model.lm_head.register_forward_hook(lambda module, inputs, output: seen.append(output[0, length - 1].clone()))
