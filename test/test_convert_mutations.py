@@ -38,7 +38,7 @@ IN_THE_CONVERTER = {
     "another RoPE": ("draftwire/convert/rope.py", '"rope_theta": float(theta)', '"rope_theta": 2.0 * theta',
                      TRAINERS_DEFAULT),
     "no norm_output": ("draftwire/convert/flatten.py", ', "norm_output")', ")", TRAINERS_DEFAULT),
-    "no window": ("draftwire/convert/flatten.py", "    if types:\n", "    if False:\n", TRAINERS_DEFAULT),
+    "no window": ("draftwire/convert/flatten.py", "    if SLIDING in types:\n", "    if False:\n", TRAINERS_DEFAULT),
     "another epsilon": ("draftwire/convert/geometry.py", "return float(value)", "return 1e-1", TRAINERS_DEFAULT),
     "trainers' names": ("draftwire/convert/tensors.py", "if speculators else None", "if False else None",
                         "three_layers"),
