@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import is_alive
+
+from draftwire.pair import Pair
 
 HERE = Path(__file__).parent
 CONFIG = """
@@ -63,14 +66,6 @@ class Bench:
         assert not alive
 
 
-def is_alive(pid: str) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"  # A container without an init leaves what was adopted unburied.
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
@@ -83,6 +78,7 @@ def test_a_row(bench: Bench) -> None:
     assert json.loads(bench.out.read_text()) == row
     assert row["order"] == ["baseline", "eagle3 1/1/2", "eagle3 3/1/4", "eagle3 3/1/4", "eagle3 1/1/2", "baseline"]
     assert len(bench.pids.read_text().splitlines()) == 5  # The arm in the middle is measured twice by one server.
+    assert row["server_differs"]["eagle3 3/1/4"] == {"effective_max_running_requests_per_dp": [4, 3]}
     entries = row["measurements"]
     assert [(e["arm"], e["steps"], e["concurrency"], e["length"]) for e in entries] == [
         (arm, steps, users, length)
@@ -253,3 +249,25 @@ def test_a_row_is_not_glued_to_half_a_line(bench: Bench) -> None:
     status, _, err = bench.run()
     assert status == 2 and "expected whole lines" in err[-1]
     shutil.rmtree(bench.out.parent)
+
+
+@pytest.mark.slow
+def test_the_doctor_goes_first(bench: Bench, pair: Pair) -> None:
+    """With training samples: a mis-wired draft is not measured, unless it is asked for."""
+    crossed = pair.rewire(bench.folder / "crossed", [3, 6, 9])
+    samples = ["--samples", str(pair.directory / "samples")]
+    for draft, flags, verdict in (
+        (crossed, [], None),
+        (crossed, ["--anyway"], "MISWIRED"),
+        (pair.draft, [], "WIRED"),
+    ):
+        table = CONFIG.replace("path: target", f"path: {pair.target}").replace("path: draft", f"path: {draft}")
+        (bench.folder / "serve.yaml").write_text(table)
+        status, out, err = bench.run(*samples, *flags)
+        if verdict is None:
+            said = "draftwire: not measured: the draft is mis-wired; mend it, or add --anyway"
+            assert (status, out, err[-1]) == (1, [], said)
+            assert not bench.pids.exists()
+        else:
+            assert status == 0 and json.loads(out[-1])["doctor"] == verdict
+            assert any(verdict in line for line in err)

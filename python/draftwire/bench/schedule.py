@@ -84,6 +84,12 @@ def measure(plan: Plan, deployment: Deployment, prompts: list[Any], folder: Path
     return list(measured.values())
 
 
+def _say_of(server: Server) -> dict[str, Any]:
+    """What upstream's /server_info says, and in it the first scheduler of itself."""
+    info = json.loads(server.get("/server_info"))
+    return info | (info.get("internal_states") or [{}])[0]
+
+
 class Visit(NamedTuple):
     """One server of an arm, from warm-up to its last run."""
 
@@ -99,7 +105,7 @@ class Visit(NamedTuple):
         with self.stages.next():
             warm(self.server, self.texts, max(load.concurrency for load in plan.loads), plan.timeout, tick)
         if first:
-            self.arm.info = json.loads(self.server.get("/server_info"))
+            self.arm.info = _say_of(self.server)
             for load in plan.loads:
                 with self.stages.next():
                     self.arm.passes[load] = probe(self.server, self.texts, load, plan.timeout, tick)

@@ -29,6 +29,7 @@ class Answers(BaseHTTPRequestHandler):
         if FAULT == "hang":
             return self.reply({}, 503)
         info = {"sampling_defaults": "openai" if drafted and FAULT == "other_sampling" else "model"}
+        info["internal_states"] = [{"effective_max_running_requests_per_dp": 3 if drafted else 4}]
         self.reply(info if self.path == "/server_info" else {})
 
     def do_POST(self):
