@@ -275,7 +275,8 @@ ANY = st.recursive(
     max_leaves=6,
 )
 OUTER = st.sampled_from(sorted(small.speculators_config()))
-MORE = ["layer_types", "sliding_window", "rope_scaling", "rope_theta", "partial_rotary_factor", "mlp_bias"]
+MORE = ["layer_types", "sliding_window", "rope_scaling", "rope_theta", "partial_rotary_factor", "mlp_bias",
+        "use_sliding_window", "max_window_layers"]  # fmt: skip
 LAYER = st.sampled_from([*sorted(small.speculators_config()["transformer_layer_config"]), *MORE])
 
 

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 import small_drafts as small
-from test_convert_config import MLA, converted, mla_tensors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_convert_config import ANY, MLA, converted, mla_tensors
 from test_convert_output import command
+
+from draftwire.convert import DraftError, convert
+from draftwire_overlay.srt.speculative.aux_boundaries import WiringError
 
 IDS = "eagle_aux_hidden_state_layer_ids"
 YARN = {"type": "yarn", "factor": 64.0, "original_max_position_embeddings": 4096, "beta_fast": 1.0, "beta_slow": 1.0,
@@ -118,3 +123,21 @@ def test_upstream_builds_one_layer_with_a_dense_mlp() -> None:
     )
     assert attention is not None
     assert "rope_scaling['rope_type'] = 'deepseek_yarn'" in ast.unparse(attention)
+
+
+KEYS = st.sampled_from([*sorted(config()), "rope_scaling", "rope_theta", "rope_interleave", "n_routed_experts"])
+BLOCK = st.dictionaries(st.sampled_from([*YARN, "rope_type", "full_attention"]), ANY | st.sampled_from(["yarn", 2.0]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(KEYS, ANY, max_size=2), BLOCK)
+def test_any_value_of_any_key(tmp_path_factory, changes: dict, block: dict) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    target = str(small.target(folder / "target"))
+    source = small.write(folder / "draft", config(**{"rope_scaling": block, **changes}), mla_tensors())
+    try:
+        convert(str(source), folder / "out", target=target)
+    except ValueError as error:
+        assert isinstance(error, (DraftError, WiringError)), repr(error)
+        assert len(str(error).splitlines()) == 1
+        assert sorted(p.name for p in folder.iterdir()) == ["draft", "target"]
