@@ -113,6 +113,14 @@ def test_charts_show_the_latest_row_of_a_setting() -> None:
     assert [point[0] for point in panels[0].series[0].points] == [1, 8, 32]
 
 
+def test_a_row_without_a_baseline_hides_none_that_has_one() -> None:
+    alone = bench_row(5)
+    alone["measurements"] = [m for m in alone["measurements"] if m["arm"] != "baseline"]
+    assert [s.label for s in speed_panels([bench_row(3), alone])[0].series] == ["no draft", "EAGLE-3, 3 steps"]
+    assert [s.label for s in speed_panels([alone])[0].series] == ["EAGLE-3, 5 steps"]
+    assert len(speed_panels([alone, bench_row(3)])) == 1
+
+
 def test_labels_tell_trees_and_heads_apart() -> None:
     row = bench_row(3)
     tree = row["measurements"][1] | {"topk": 4, "draft_tokens": 8}

@@ -87,12 +87,14 @@ def test_no_check_measures_once(bench: Bench) -> None:
 def test_a_row_is_read_and_none_is_added(bench: Bench) -> None:
     results = bench.folder / "results.jsonl"
     old = bench_row(1, 5, date="2026-01-01")
-    results.write_text("".join(json.dumps(r) + "\n" for r in ({"benchmark": "x"}, old, bench_row(1, 2, 5))))
+    alone = bench_row(3, date="2027-01-01")
+    alone["measurements"] = alone["measurements"][1:2]
+    results.write_text("".join(json.dumps(r) + "\n" for r in ({"benchmark": "x"}, old, bench_row(1, 2, 5), alone)))
     before = results.read_text()
     done = CliRunner().invoke(app, ["tune", str(results), "--row"])
     assert done.exit_code == 0 and bench.asked == [] and results.read_text() == before
     assert "1 at once, 2 steps: the other counts predict" in done.stdout
-    assert json.loads(done.stdout.splitlines()[-1])["date"] == "2026-11-30", "the last row"
+    assert json.loads(done.stdout.splitlines()[-1])["date"] == "2026-11-30", "the last row with a baseline"
 
 
 @pytest.mark.parametrize(

@@ -63,16 +63,20 @@ def tune(
 
 
 def predict_row(file: Path, most: int, at: int) -> None:
-    """Of the last row of `draftwire bench` in a results.jsonl; prints, and adds nothing."""
+    """Of the last row of `draftwire bench` that has a baseline in a results.jsonl; prints, and adds nothing."""
     from rich.console import Console
 
+    from draftwire.bench.panels import has_baseline
     from draftwire.bench.refusals import BenchError
     from draftwire.bench.report import read_rows
     from draftwire.bench.tuning import Study
 
-    rows = [one for one in read_rows(file.read_text(encoding="utf-8"), file) if one["benchmark"] == "bench"]
+    known = read_rows(file.read_text(encoding="utf-8"), file)
+    rows = [one for one in known if one["benchmark"] == "bench" and has_baseline(one)]
     if not rows:
-        raise BenchError("a row of draftwire bench", "none", file, "name a results.jsonl that holds one")
+        raise BenchError(
+            "a row of draftwire bench with a baseline", "none", file, "name a results.jsonl that holds one"
+        )
     study = Study(rows[-1], most, at)
     say(study, Console())
     print(json.dumps({**_named(rows[-1]), **study.findings(), "checked": []}), flush=True)

@@ -32,11 +32,16 @@ def setting(row: Row) -> tuple[str, ...]:
     return tuple(str(row.get(key)) for key in keys)
 
 
+def has_baseline(row: Row) -> bool:
+    return any(entry["arm"] == "baseline" for entry in row["measurements"])
+
+
 def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
-    """The last row of each setting, newest first."""
+    """The last row of each setting, newest first; one without a baseline only where none has one."""
     last: dict[tuple[str, ...], Row] = {}
     for row in rows:
-        if row["benchmark"] == benchmark:
+        here = last.get(setting(row)) if row["benchmark"] == benchmark else None
+        if row["benchmark"] == benchmark and (here is None or has_baseline(row) or not has_baseline(here)):
             last.pop(setting(row), None)
             last[setting(row)] = row
     return list(reversed(last.values()))

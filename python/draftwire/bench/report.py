@@ -30,8 +30,8 @@ Every row of `results.jsonl`, which is only ever added to; newest first, and wha
 launch file without its `speculative-*` keys. Speeds are medians over runs, with the least and the most; times are
 medians over requests. *Gain* is over no draft at as many requests at once. *Accepted* is the acceptance length, mean
 tokens a verify step. *Step cost* is what such a step costs in plain steps: accepted / gain. *Same output* is the share
-of answers equal to those without a draft. The charts show the latest row of each setting, of the {most} settings
-measured last.
+of answers equal to those without a draft. The charts show the latest row with a baseline of each setting, for
+the {most} settings measured last.
 """
 
 
