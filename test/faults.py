@@ -20,6 +20,11 @@ STOCK = {"DRAFTWIRE": "off"}
 PROMPTS, TOKENS = 12, 48
 COUNTS = ("--speculative-num-steps", "3", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4")
 WIRED = [0, 3, 6]
+# YaRN that leaves every frequency as it is, all turning faster than beta_fast: only the magnitude is another.
+MAGNIFIED = {
+    "rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": 4096, "beta_fast": 1e-3,
+    "beta_slow": 5e-4, "attention_factor": 1.0,
+}  # fmt: skip
 COSTS_ABOUT = (
     f"Costs were seen on stock SGLang 0.5.23 on a CPU, with the pair in examples/tiny-deepseek-v3 in float32, greedy,\n"
     f"{PROMPTS} prompts of 128 tokens and {TOKENS} new ones, 3 steps, topk 1 (`test/test_doctor_costs.py`)."
@@ -98,13 +103,19 @@ FAULTS = (
     Fault("one_pipeline_stage", "--pp-size 2", changed(), (*COUNTS, "--pp-size", "2")),
     Fault("draft_fits_target", "target_hidden_size of another target", changed(target_hidden_size=256)),
     Fault("norms_match_flags", "fc_norm in the config, no such tensors", changed(fc_norm=True)),
+    Fault("norms_served", "norm_before_residual run by the overlay on a draft that was trained without",
+          changed(norm_before_residual=True), env={}),
     Fault("tensors_known", "mlp.up_proj under another name", renamed),
     Fault("tensors_complete", "no lm_head", headless),
     Fault("shapes_match_config", "num_key_value_heads 4 of 8", changed(num_key_value_heads=4)),
     Fault("head_not_tied", "tied embeddings, 640 of 1,024 tokens", changed(tie_word_embeddings=True)),
     Fault("vocabulary_map_fits", "d2t with target ids for offsets", direct_ids),
     Fault("embedding_is_targets", "random rows in the draft's embedding", random_rows),
+    Fault("rope_is_read", "rope_theta 10,000 as trained, rope_parameters.rope_theta 1,000,000",
+          changed(rope_parameters={"rope_type": "default", "rope_theta": 1e6})),
     Fault("rope_matches_target", "a base of 1,000,000 for 10,000", changed(rope_theta=1e6)),
+    Fault("rope_magnitude_kept", "attention_factor 1 beside YaRN of 64: cosines multiplied by 1.416",
+          changed(rope_scaling=MAGNIFIED)),
     Fault("positions_reach", "max_position_embeddings 256 of 4,096", changed(max_position_embeddings=256)),
     Fault("window_passed", "a window of 16 that was not trained", changed(),
           (*COUNTS, "--speculative-draft-window-size", "16")),

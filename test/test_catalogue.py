@@ -3,7 +3,7 @@
 import json
 
 from draftwire import checks
-from draftwire.catalogue import COMMAND, COSTS, DOCS, write_catalogue
+from draftwire.catalogue import COMMAND, COSTS, DOCS, UNMEASURED, write_catalogue
 
 
 def test_the_catalogue_is_generated() -> None:
@@ -16,4 +16,5 @@ def test_the_catalogue_is_generated() -> None:
 def test_costs_are_of_checks() -> None:
     costs = json.loads(COSTS.read_text())
     assert set(costs["faults"]) <= set(checks.NAMES) and len(costs["faults"]) >= 10
+    assert set(costs["faults"]) | set(UNMEASURED) == set(checks.NAMES) and not set(costs["faults"]) & set(UNMEASURED)
     assert all({"crash", "acceptance"} & fault.keys() for fault in costs["faults"].values())

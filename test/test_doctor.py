@@ -319,3 +319,17 @@ def test_configs_with_other_types(tmp_path: Path, config: dict) -> None:
     result = run("--draft", str(draft), "--target", str(EXAMPLE / "target"), "--json")
     assert result.exit_code == 1
     assert "The check itself failed." not in {f["text"] for f in json.loads(result.stdout)["findings"]}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_output_that_cannot_be_written(more: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "draftwire", "doctor", *HEALTHY, *more],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr
+    assert ran.stderr.startswith("draftwire: expected ")

@@ -157,3 +157,63 @@ def test_command_lines_that_are_none(tokens: list[str], word: str) -> None:
 
     with pytest.raises(DraftError, match=word):
         read_flags(None, tokens)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "draft"), [("NGRAM", None), ("NEXTN", None), ("STANDALONE", "/a/llm"), ("dflash", "/a/b")]
+)
+def test_drafts_of_another_kind_are_let_through(
+    tmp_path: Path, started: list, algorithm: str, draft: str | None
+) -> None:
+    named = {"speculative-draft-model-path": draft} if draft else {}
+    result = launch(write_yaml(tmp_path, draft=None, **{"speculative-algorithm": algorithm}, **named))
+    assert result.exit_code == 0 and len(started) == 1 and "nothing to check" in result.stderr
+
+
+def test_eagle3_without_a_draft(tmp_path: Path, started: list) -> None:
+    result = launch(write_yaml(tmp_path, draft=None, **{"speculative-algorithm": "EAGLE3"}))
+    assert (result.exit_code, started) == (2, []) and "--speculative-draft-model-path" in result.stderr
+
+
+def test_names_cut_short_are_refused_as_argparse_would_complete_them() -> None:
+    """Every name that SGLang's parser completes to one that is read here; and no name of its own is refused."""
+    import argparse
+
+    from sglang.srt.server_args import ServerArgs
+
+    from draftwire.draft import DraftError
+    from draftwire.flags import ALIASES, READ, canonical
+
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    ServerArgs.add_cli_args(parser)
+    names = {option.removeprefix("--") for action in parser._actions for option in action.option_strings}
+    assert set(READ) <= names
+    assert {canonical(name, "the command line") for name in names - {"-h"} if "_" not in name}
+    read = {name for name in names if ALIASES.get(name, name) in READ}
+    for name in read:
+        for end in range(1, len(name)):
+            cut = name[:end]
+            if cut not in names | ALIASES.keys() and len({n for n in names if n.startswith(cut)}) == 1:
+                with pytest.raises(DraftError, match="whole name"):
+                    canonical(cut, "the command line")
+
+
+def test_every_flag_that_is_read_is_in_the_list() -> None:
+    import re
+
+    from draftwire import checks
+    from draftwire.flags import READ
+
+    root = Path(checks.__file__).parent.parent
+    text = "".join(file.read_text() for file in [*root.glob("checks/*.py"), root / "launch_command.py"])
+    said = set(re.findall(r'flags\.(?:said|text|number)\("([\w-]+)"', text))
+    said |= set(re.findall(r'"((?:speculative|enable|enforce|disable)-[\w-]+)"', text))
+    assert said <= set(READ), said - set(READ)
+
+
+def test_a_pipe_is_no_config(tmp_path: Path, started: list) -> None:
+    import os
+
+    os.mkfifo(tmp_path / "serve.yaml")
+    result = launch(tmp_path / "serve.yaml")
+    assert (result.exit_code, started) == (2, []) and "a pipe" in result.stderr

@@ -72,7 +72,8 @@ class Case:
 
     @property
     def uses_states(self) -> bool:
-        return self.eagle_config.get("use_aux_hidden_state") is not False
+        """As SGLang takes it: any false value turns the capture off."""
+        return bool(self.eagle_config.get("use_aux_hidden_state", True))
 
     def has(self, feature: str) -> bool:
         return has(self.release, feature)

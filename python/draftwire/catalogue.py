@@ -16,6 +16,18 @@ from draftwire import checks
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COSTS = DOCS / "check-costs.json"
 LONGEST = 72
+# Why a fault has no figure; each other check has one in docs/check-costs.json.
+UNMEASURED = {
+    "target_captures": "every class that the example's target can be has the hook in this release",
+    "ids_before_graphs": "a release before 0.5.11 and CUDA graphs",
+    "states_reduced": "a release before 0.5.14 and a fused all-reduce between GPUs",
+    "two_batch_overlap_off": "this engine has no two-batch overlap without GPUs",
+    "fed_back_state_said": "what is not said breaks nothing until a trainer meant the other state",
+    "head_dim_served": "the CPU engine takes any size of head, and pads heads that do not divide among ranks",
+    "quantization_is_own": "the CPU engine builds fp8 only on processors with AMX, and awq on none",
+    "disaggregation_carries_states": "two servers and a transfer engine between them",
+    "release_tested": "nothing breaks, what is said is not known",
+}
 COMMAND = "python -m draftwire.catalogue"
 
 
@@ -52,7 +64,7 @@ def _page(text: str) -> list[str]:
 def _cost(costs: Mapping[str, Any], name: str) -> str:
     fault = costs["faults"].get(name)
     if fault is None:
-        return "not measured"
+        return f"not measured: {UNMEASURED[name]}"
     if "crash" in fault:
         line = fault["crash"].replace("|", "/").replace("`", "'")
         return f"the server ends: `{line if len(line) <= LONGEST else line[:LONGEST] + '..'}`"

@@ -87,7 +87,8 @@ def collect(
     flags = read_flags(config, command_line) if config or command_line else None
     draft = draft or (flags.text("speculative-draft-model-path") if flags else "")
     if not draft:
-        raise DraftError("a draft", "none named", "--draft and the launch flags", "name it with --draft")
+        raise DraftError("a draft", "none named", "--draft and the launch flags",
+                         "name it with --draft or --speculative-draft-model-path")  # fmt: skip
     release = release or installed_release()
     parse(release)
     delivery = delivery or find_delivery(release, environment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NoReturn, TextIO
 
@@ -59,23 +60,34 @@ def doctor(
                 text, status = examine_samples(
                     case, samples, data=data, states=states, expect=expect, fix=fix, as_json=as_json
                 )
-            typer.echo(text)
+            write(text)
             raise typer.Exit(status)
         case = collect(draft or None, target or None, serve, context.args, sglang or None, delivery or None)
         report = examine(case, [only] if only else checks.NAMES)
     except (ValueError, OSError) as failure:
         fail(str(failure))
     if as_json:
-        typer.echo(json.dumps(report.as_json(), indent=2))
+        write(json.dumps(report.as_json(), indent=2))
     else:
         from draftwire.rendering import render
 
-        typer.echo(render(report, colour=wants_colour(sys.stdout)))
+        write(render(report, colour=wants_colour(sys.stdout)))
     raise typer.Exit(report.status)
 
 
 def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def write(text: str) -> None:
+    """To standard output; where that is full or closed, exit status 2."""
+    try:
+        typer.echo(text)
+        sys.stdout.flush()
+    except OSError as failure:
+        with suppress(OSError):
+            sys.stdout.close()
+        fail(f"expected to write the report; found {failure.strerror} in standard output; write it elsewhere")
 
 
 def fail(line: str) -> NoReturn:

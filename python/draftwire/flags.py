@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,16 @@ ALIASES = {
     "dp": "dp-size",
     "data-parallel-size": "dp-size",
 }
+# What is read of a launch, by the checks and elsewhere.
+READ = (
+    "attention-backend", "config", "context-length", "decode-attention-backend", "disable-cuda-graph",
+    "disaggregation-mode", "dp-size", "enable-attn-tp-input-scattered", "enable-dp-attention", "enable-mixed-chunk",
+    "enable-two-batch-overlap", "enforce-disable-flashinfer-allreduce-fusion", "max-running-requests", "model-path",
+    "page-size", "pp-size", "prefill-attention-backend", "quantization", "speculative-algorithm",
+    "speculative-draft-attention-backend", "speculative-draft-model-path", "speculative-draft-model-quantization",
+    "speculative-draft-window-size", "speculative-eagle-topk", "speculative-num-draft-tokens",
+    "speculative-num-steps", "tp-size",
+)  # fmt: skip
 
 
 class Flags:
@@ -77,10 +88,15 @@ def read_flags(config: Path | None, command_line: Sequence[str]) -> Flags:
 
 
 def canonical(name: str, where: object) -> str:
-    """The first long name. Raises DraftError on underscores, for which SGLang's parser ends with a usage message."""
+    """The first long name. Raises DraftError on underscores, for which SGLang's parser ends with a usage message, and
+    on a name that is cut short: argparse completes it, and it would not be looked at here."""
     if "_" in name:
         raise DraftError(f"--{name.replace('_', '-')}"[:80], name[:80], where, "write dashes, SGLang takes no others")
-    return ALIASES.get(name, name)
+    if name in READ or name in ALIASES:
+        return ALIASES.get(name, name)
+    if name and (whole := next((n for n in (*READ, *ALIASES) if n.startswith(name)), None)):
+        raise DraftError(f"--{whole}", f"--{name}", where, "write the whole name, as SGLang would complete it")
+    return name
 
 
 def _read_command_line(tokens: Sequence[str]) -> dict[str, Any]:
@@ -110,6 +126,8 @@ def _read_file(file: Path) -> dict[str, Any]:
             raise DraftError(
                 "a .yaml or .yml file, as SGLang's --config", file.suffix or "no suffix", file, "rename it"
             )
+        if not stat.S_ISREG(file.stat().st_mode) and not file.is_dir():
+            raise DraftError("a regular file", "a pipe or device", file, "write the flags to a file")
         with file.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
     except OSError as failure:

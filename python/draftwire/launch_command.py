@@ -11,6 +11,9 @@ import typer
 
 from draftwire.doctor_command import fail, wants_colour
 
+# Those with which SGLang could serve an EAGLE-3 draft, rightly or not; the others have drafts of their own kind.
+ALGORITHMS = ("", "EAGLE3", "EAGLE", "NEXTN")
+
 
 def launch(
     context: typer.Context,
@@ -41,8 +44,10 @@ def _look(config: Path, command_line: list[str], anyway: bool) -> int:
 
     try:
         flags = read_flags(config, command_line)
-        if not flags.said("speculative-draft-model-path") and not flags.said("speculative-algorithm"):
-            typer.echo("draftwire: no draft in the launch flags, nothing to check", err=True)
+        algorithm = flags.text("speculative-algorithm").upper()
+        named = flags.said("speculative-draft-model-path")
+        if algorithm not in ALGORITHMS or not (named or algorithm == "EAGLE3"):
+            typer.echo("draftwire: no EAGLE-3 draft in the launch flags, nothing to check", err=True)
             return 0
         report = examine(collect(config=config, command_line=command_line))
     except (ValueError, OSError) as failure:

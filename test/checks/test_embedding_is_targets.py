@@ -41,3 +41,10 @@ def test_not_at_hand(tmp_path: Path) -> None:
     only(look(NAME, embedded(tmp_path / "draft", noise()), target=bare), "skipped", "not at hand")
     only(look(NAME, embedded(tmp_path / "short", floats(1000, 192))), "skipped", "[1000, 192]")
     only(look(NAME, embedded(tmp_path / "int", ("I32", (1024, 192), bytes(1024 * 192 * 4)))), "skipped", "I32")
+
+
+def test_rows_that_are_no_numbers(tmp_path: Path) -> None:
+    rows = ("F32", (1024, 192), struct.pack("<f", float("nan")) * 1024 * 192)
+    only(look(NAME, embedded(tmp_path / "draft", rows)), "warning", "no numbers", "row 32")
+    zeros = ("F32", (1024, 192), bytes(1024 * 192 * 4))
+    only(look(NAME, embedded(tmp_path / "zeros", zeros)), "skipped", "all zero")

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from cases import damage, look, only, read_weights
+from cases import IDS, damage, look, only, read_weights
 from small_drafts import floats
 
 NAME = "fc_width"
@@ -38,3 +38,14 @@ def test_as_wide_as_the_draft(tmp_path: Path) -> None:
     weights = read_weights()
     weights["fc.weight"] = floats(192, 192)
     only(look(NAME, damage(tmp_path / "draft", [3], weights)), "error", "skip fc")
+
+
+def test_no_states_are_captured(tmp_path: Path) -> None:
+    """SGLang takes any false value for it, and skips fc in silence."""
+    for value in (False, 0, None):
+        nested = {"use_aux_hidden_state": value, IDS: [0, 3, 6]}
+        draft = damage(tmp_path / repr(value), eagle_config=nested)
+        only(look(NAME, draft), "error", "skips its fc", "use_aux_hidden_state true")
+    weights = {name: tensor for name, tensor in read_weights().items() if name != "fc.weight"}
+    draft = damage(tmp_path / "without", tensors=weights, eagle_config={"use_aux_hidden_state": False})
+    only(look(NAME, draft), "ok", "has no fc")

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from cases import damage, look, only
+from cases import EXAMPLE, damage, look, only
 
 NAME = "norms_served"
 
@@ -16,7 +16,15 @@ def test_healthy() -> None:
     [
         ({"norm_before_residual": True}, "0.5.23", "stock", "error"),
         ({"norm_before_residual": True}, "0.5.23", "overlay", "ok"),
-        ({"norm_before_residual": True}, "0.5.12", "patch", "error"),
+        ({"norm_before_residual": True}, "0.5.12", "patch", "ok"),
+        (
+            {"norm_before_residual": True, "eagle_config": {"requires": ["norm_before_residual"]}},
+            "0.5.8",
+            "patch",
+            "ok",
+        ),
+        ({"norm_before_fc": True, "eagle_config": {"requires": ["norm_before_fc"]}}, "0.5.17", "patch", "error"),
+        ({"norm_before_fc": True, "eagle_config": {"requires": ["norm_before_fc"]}}, "0.5.17", "overlay", "ok"),
         ({"norm_before_fc": True}, "0.5.17", "stock", "ok"),
         ({"norm_before_fc": True}, "0.5.16", "stock", "error"),
         ({"norm_before_fc": True}, "0.5.16", "overlay", "ok"),
@@ -40,6 +48,31 @@ def test_mla(tmp_path: Path, key: str, release: str, level: str) -> None:
     draft = damage(tmp_path / "draft", architectures=["Eagle3DeepseekV2ForCausalLM"], **{key: True})
     found = only(look(NAME, draft, release=release, delivery="stock"), level)
     assert level == "ok" or ("overlay" in found.remedy) == (key == "norm_before_fc")
+
+
+def test_mla_has_no_norm_before_residual(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "mla", architectures=["Eagle3DeepseekV2ForCausalLM"], norm_before_residual=True)
+    only(look(NAME, draft, delivery="overlay"), "error", "norm_before_residual")
+    only(look(NAME, draft, release="0.5.13", delivery="patch"), "error", "norm_before_residual")
+
+
+def test_what_the_patch_serves() -> None:
+    """Its own list, which cannot be imported without SGLang's tree; and what the replay makes of it."""
+    from draftwire import patching
+    from draftwire.checks.norms_served import PATCHED
+
+    source = (Path(patching.__file__).parent / "draft_wiring.py").read_text()
+    assert f"\nSERVED = {PATCHED!r}\n".replace("'", '"') in source
+
+
+@pytest.mark.parametrize("delivery", ["stock", "overlay", "patch"])
+def test_as_the_replay_has_it(tmp_path: Path, delivery: str) -> None:
+    from draftwire.doctor import collect
+    from draftwire.settings import served_settings
+
+    draft = damage(tmp_path / "draft", norm_before_residual=True)
+    served = served_settings(collect(str(draft), str(EXAMPLE / "target"), release="0.5.14", delivery=delivery))
+    assert served.norm_before_residual == (look(NAME, draft, release="0.5.14", delivery=delivery)[0].level == "ok")
 
 
 def test_what_a_newer_converter_asked_for(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ NAME = "plugin_allowed"
 def test_healthy() -> None:
     only(look(NAME), "ok")
     only(look(NAME, environment={"SGLANG_PLUGINS": "other, draftwire"}), "ok", "other, draftwire")
+    only(look(NAME, environment={"DRAFTWIRE": " On "}), "ok")
     only(look(NAME, release="0.5.10"), "ok", "no plugins")
 
 
 def test_failing() -> None:
     only(look(NAME, environment={"SGLANG_PLUGINS": "other"}), "warning", "leaves draftwire out", "other,draftwire")
     only(look(NAME, environment={"DRAFTWIRE": "off"}), "warning", "turned off")
+    only(look(NAME, environment={"DRAFTWIRE": "of"}), "error", "stops the server", "DRAFTWIRE=of")
 
 
 def test_what_then_serves() -> None:

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from cases import damage, look, only, write_target
 
 NAME = "rope_matches_target"
@@ -17,3 +18,24 @@ def test_failing(tmp_path: Path) -> None:
     target = write_target(tmp_path / "target", rope_scaling=yarn)
     only(look(NAME, target=target), "warning", "target: base 10000, yarn x 4")
     only(look(NAME, damage(tmp_path / "same", rope_scaling=yarn), target=target), "ok")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "word"),
+    [
+        ("yarn", {"original_max_position_embeddings": 4096}, "original_max_position_embeddings"),
+        ("yarn", {"original_max_position_embeddings": None}, "original_max_position_embeddings"),
+        ("yarn", {"beta_fast": 1}, "beta_fast"),
+        ("yarn", {"beta_slow": 2}, "beta_slow"),
+        ("llama3", {"low_freq_factor": 2.0}, "low_freq_factor"),
+        ("llama3", {"high_freq_factor": 8.0}, "high_freq_factor"),
+    ],
+)
+def test_what_shapes_the_frequencies(tmp_path: Path, kind: str, changes: dict, word: str) -> None:
+    block = {"rope_type": kind, "factor": 4.0, "original_max_position_embeddings": 1024}
+    if kind == "llama3":
+        block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    target = write_target(tmp_path / "target", rope_scaling=block)
+    only(look(NAME, damage(tmp_path / "draft", rope_scaling=block | changes), target=target), "warning", word)
+    said = block | ({"beta_fast": 32, "beta_slow": 1} if kind == "yarn" else {})
+    only(look(NAME, damage(tmp_path / "said", rope_scaling=said), target=target), "ok")

@@ -1,10 +1,17 @@
+import json
 from pathlib import Path
 
 import pytest
 import small_drafts as small
 from cases import damage, look, only, read_weights
+from sparse import write_header, write_sparse
+
+from draftwire.headers import read_header
 
 NAME = "tensors_complete"
+REPORTS = Path(__file__).parent.parent / "reports"
+MLA = ("self_attn.q_a_proj", "self_attn.q_a_layernorm", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa",
+       "self_attn.kv_a_layernorm", "self_attn.kv_b_proj", "self_attn.o_proj", "mlp.gate_proj")  # fmt: skip
 
 
 def without(*names: str) -> dict:
@@ -40,3 +47,34 @@ def test_the_second_layer(tmp_path: Path) -> None:
     config = small.flat_config(num_hidden_layers=2)
     draft = small.write(tmp_path / "draft", config, small.tensors(2))
     only(look(NAME, draft, target=None), "error", "layers.1.hidden_norm.weight")
+
+
+def test_biases(tmp_path: Path) -> None:
+    only(look(NAME, damage(tmp_path / "fc", bias=True)), "error", "fc.bias and 1 more")
+    only(look(NAME, damage(tmp_path / "o", attention_bias=True)), "error", "layers.0.self_attn.o_proj.bias")
+    whole = read_weights() | {"fc.bias": small.floats(192), "midlayer.self_attn.o_proj.bias": small.floats(192)}
+    only(look(NAME, damage(tmp_path / "whole", tensors=whole, bias=True)), "ok")
+
+
+def test_without_states_fc_is_not_needed(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft", tensors=without("fc.weight"), eagle_config={"use_aux_hidden_state": False})
+    only(look(NAME, draft), "ok")
+
+
+def write_mla(folder: Path, changes: dict, **keys: object) -> Path:
+    facts = json.loads((REPORTS / "kimi-k2.6-mla-before-0.5.12.json").read_text())
+    return write_sparse(folder, facts["draft"] | keys, changes)
+
+
+def test_mla(tmp_path: Path) -> None:
+    draft = write_mla(tmp_path / "draft", {})
+    only(look(NAME, draft, target=None), "ok")
+    for name in MLA:
+        cut = write_mla(tmp_path / name, {})
+        header = cut / "model.safetensors"
+        stored = {n: (t.dtype, list(t.shape)) for n, t in read_header(header).items()}
+        del stored[f"midlayer.{name}.weight"]
+        write_header(header, stored)
+        only(look(NAME, cut, target=None), "error", f"no layers.0.{name}.weight")
+    only(look(NAME, write_mla(tmp_path / "bias", {}, bias=True), target=None), "error", "no fc.bias")
+    only(look(NAME, write_mla(tmp_path / "o", {}, attention_bias=True), target=None), "ok")

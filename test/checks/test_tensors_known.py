@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from cases import damage, look, only, read_weights
+from small_drafts import floats
 
 NAME = "tensors_known"
 
@@ -30,3 +31,27 @@ def test_an_unknown_name(tmp_path: Path) -> None:
     }
     only(look(NAME, damage(tmp_path / "both", tensors=both)), "error", "layers.0.mlp.gate.weight and 1 more")
     only(look(NAME, draft, delivery="stock"), "warning", "drop layers.0.mlp.up.weight")
+
+
+def test_biases(tmp_path: Path) -> None:
+    """q, k and v are built without, whatever the config says; o_proj and fc where it asks for them."""
+    weights = read_weights()
+    query = weights | {"midlayer.self_attn.q_proj.bias": floats(192)}
+    only(look(NAME, damage(tmp_path / "q", tensors=query, attention_bias=True)), "error", "self_attn.q_proj.bias")
+    output = weights | {"midlayer.self_attn.o_proj.bias": floats(192)}
+    only(look(NAME, damage(tmp_path / "o", tensors=output)), "error", "self_attn.o_proj.bias")
+    only(look(NAME, damage(tmp_path / "asked", tensors=output, attention_bias=True)), "ok")
+    joint = weights | {"fc.bias": floats(192)}
+    only(look(NAME, damage(tmp_path / "fc", tensors=joint)), "error", "fc.bias")
+    only(look(NAME, damage(tmp_path / "bias", tensors=joint | output, bias=True)), "ok")
+
+
+def test_the_patch_refuses_too(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft", tensors=rename("midlayer.mlp.up_proj", "midlayer.mlp.up"))
+    only(look(NAME, draft, delivery="patch"), "error", "with draftwire's patch refuses layers.0.mlp.up.weight")
+
+
+def test_what_a_draft_may_have(tmp_path: Path) -> None:
+    more = {"input_norm.weight": floats(576), "rotary_emb.inv_freq": floats(12), "fc_norm.0.weight": floats(192)}
+    more |= {"embed_tokens.weight": floats(1024, 192), "midlayer.self_attn.q_norm.weight": floats(24)}
+    only(look(NAME, damage(tmp_path / "draft", tensors=read_weights() | more)), "ok")

@@ -23,6 +23,9 @@ def test_healthy() -> None:
         (["--attention-backend", "triton", "--page-size", "16"], "0.5.13", "ok"),
         (["--attention-backend", "triton", "--page-size", "16"], "0.5.12", "error"),
         (["--page-size", "16"], "0.5.23", "skipped"),
+        (["--decode-attention-backend", "flashmla"], "0.5.23", "error"),
+        (["--attention-backend", "fa3", "--prefill-attention-backend", "cutlass_mla"], "0.5.23", "error"),
+        (["--decode-attention-backend", "fa3", "--page-size", "16"], "0.5.23", "ok"),
     ],
 )
 def test_failing(flags: list[str], release: str, level: str) -> None:

@@ -21,3 +21,8 @@ def test_failing() -> None:
 def test_dense_layers_alone(tmp_path: Path) -> None:
     target = write_target(tmp_path / "target", first_k_dense_replace=8)
     only(look(NAME, EXAMPLE / "draft", FLAG, target=target), "ok", "dense")
+    # Boundary 6 is the input of layer 6, which overlaps.
+    target = write_target(tmp_path / "six", first_k_dense_replace=6)
+    only(look(NAME, EXAMPLE / "draft", FLAG, target=target), "error", "boundaries [6]", "layer 6 on")
+    target = write_target(tmp_path / "none", first_k_dense_replace=0)
+    only(look(NAME, EXAMPLE / "draft", FLAG, target=target), "error", "boundaries [0, 3, 6]")

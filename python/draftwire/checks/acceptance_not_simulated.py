@@ -19,7 +19,11 @@ from draftwire.finding import Finding, error, ok
 
 def check(case: Case) -> Finding:
     value = case.environment.get("SGLANG_SIMULATE_ACC_LEN", "")
-    if value.strip() and not value.strip().startswith(("-", "0")):
+    try:
+        simulated = float(value or -1) > 0
+    except ValueError:
+        simulated = True
+    if simulated:
         return error(
             "SGLang would simulate acceptance.", f"SGLANG_SIMULATE_ACC_LEN={value}", remedy="Unset it.",
         )  # fmt: skip

@@ -1,9 +1,11 @@
 """The release has a class for this draft, and its config is in the form that class reads.
 
-What: the config's form and `architectures`, the number of its layers, and the release.
+What: the config's form, `architectures` and `model_type`, the keys for which the class knows no default
+(`draft_vocab_size`, `num_hidden_layers`), `hidden_act`, and the release.
 
 Why: no release reads speculators' nested form; MLA drafts came with 0.5.12, more than one layer too; a class that a
-release does not know is built as another model or not at all.
+release does not know is built as another model or not at all. Without `draft_vocab_size` the Llama class ends with an
+AttributeError; without `num_hidden_layers` transformers fills in 32, of which 31 stay at random in silence.
 
 Example: `kimi-k2.6-eagle3-mla` on SGLang 0.5.11; a directory that speculators saved.
 
@@ -16,9 +18,13 @@ Reports:
 
 from draftwire.case import Case
 from draftwire.draft import MLA_CLASS
-from draftwire.finding import Finding, error, ok
+from draftwire.finding import Finding, error, ok, warning
 
 LLAMA = "LlamaForCausalLMEagle3"
+MODEL_TYPES = (
+    "llama", "mistral", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3",
+    "kimi_k2",
+)  # fmt: skip
 
 
 def check(case: Case) -> Finding:
@@ -37,11 +43,46 @@ def check(case: Case) -> Finding:
         return error(
             f"SGLang {case.release} has no MLA draft.", named, remedy="Serve with SGLang 0.5.12 or later.",
         )  # fmt: skip
-    layers = case.layer.get("num_hidden_layers", 1)
+    if finding := _find_unreadable(case):
+        return finding
+    layers = case.size("num_hidden_layers")
     if layers != 1 and (case.is_mla or not case.has("any_layers")):
         limit = "an MLA draft" if case.is_mla else f"a draft on SGLang {case.release}"
         return error(
             f"{limit[0].upper()}{limit[1:]} has one layer.", f"num_hidden_layers {layers!r} in config.json",
             remedy="Serve a Llama-type draft with SGLang 0.5.12 or later, or train one layer.",
         )  # fmt: skip
+    kind = case.layer.get("model_type")
+    if kind not in MODEL_TYPES:
+        return warning(
+            "model_type is none that EAGLE-3 drafts are known to have.", f"model_type {kind!r} in config.json",
+            remedy=f"Write {'deepseek_v3' if case.is_mla else 'llama'}, unless SGLang has loaded this draft.",
+        )  # fmt: skip
     return ok("The release has a class for this draft.", named)
+
+
+def _find_unreadable(case: Case) -> Finding | None:
+    """A key that the class reads and that is missing, or has a value for which it ends."""
+    keys = case.layer
+    if not isinstance(keys.get("model_type"), str):
+        return error(
+            "transformers cannot load a config without a model_type.", f"model_type {keys.get('model_type')!r}",
+            remedy=f"Write {'deepseek_v3' if case.is_mla else 'llama'}, or what the draft was trained as.",
+        )  # fmt: skip
+    if case.size("num_hidden_layers") is None:
+        return error(
+            "The config does not say how many layers the draft has.",
+            f"num_hidden_layers {keys.get('num_hidden_layers')!r}, for which transformers has its own default",
+            remedy="Write num_hidden_layers, 1 for most drafts.",
+        )  # fmt: skip
+    if not case.is_mla and "draft_vocab_size" not in keys:
+        return error(
+            "SGLang's Llama draft reads draft_vocab_size and ends without it.", "no such key in config.json",
+            remedy="Write the number of rows of lm_head.weight, or null where the target's head is to be used.",
+        )  # fmt: skip
+    if keys.get("hidden_act", "silu") != "silu":
+        return error(
+            "SGLang's draft has silu only.", f"hidden_act {keys['hidden_act']!r}",
+            remedy="Train the draft with silu, or correct the config.",
+        )  # fmt: skip
+    return None

@@ -19,7 +19,7 @@ Reports:
 import math
 
 from draftwire.case import Case
-from draftwire.finding import Finding, error, ok, skipped, warning
+from draftwire.finding import UNREPORTED, Finding, error, ok, skipped, warning
 from draftwire.rows import read_row
 
 ROWS, COLUMNS = 16, 256
@@ -40,6 +40,11 @@ def check(case: Case) -> Finding:
         a, b = read_row(mine, row, COLUMNS), read_row(theirs, row, COLUMNS)
         if a is None or b is None:
             return skipped(f"rows of {mine.dtype} and {theirs.dtype} are not compared")
+        if not all(map(math.isfinite, (*a, *b))):
+            return warning(
+                "The embedding of draft or target holds values that are no numbers.", f"row {row}",
+                remedy="Export the draft again, and look at the target's own weights.", report=UNREPORTED,
+            )  # fmt: skip
         if (cosine := _cosine(a, b)) is not None:
             cosines.append(cosine)
     if not cosines:

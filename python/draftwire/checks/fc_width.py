@@ -3,8 +3,8 @@
 What: the header of `fc.weight` against the ids and the target's hidden size, and against the draft's own hidden size.
 
 Why: a draft trained on another number of states fails at the first request, with two matrix shapes as the only words.
-Where K states are together as wide as the draft itself, SGLang takes them for the draft's own and skips `fc`. Up to
-0.5.11 every release builds `fc` for three states, whatever the config says.
+Where K states are together as wide as the draft itself, SGLang takes them for the draft's own and skips `fc`; so it
+does where `use_aux_hidden_state` is false. Up to 0.5.11 every release builds `fc` for three states.
 
 Example: four ids [2, 46, 91, 93] and an `fc.weight` of [7168, 21504].
 
@@ -19,6 +19,7 @@ Reports:
 
 from draftwire.case import Case
 from draftwire.finding import Finding, error, ok, skipped
+from draftwire.headers import Stored
 from draftwire_overlay.srt.speculative.aux_boundaries import BOUNDARIES, IDS
 
 FLOATS = ("BF16", "F16", "F32", "F64")
@@ -26,6 +27,8 @@ FLOATS = ("BF16", "F16", "F32", "F64")
 
 def check(case: Case) -> Finding:
     fc, hidden, width = case.tensor("fc.weight"), case.size("hidden_size"), case.captured_width
+    if not case.uses_states:
+        return _without_states(fc)
     if fc is None:
         return error("The draft has no fc.weight.", remedy="Name an EAGLE-3 draft, or export it again.")
     if hidden is None or width is None:
@@ -50,6 +53,16 @@ def check(case: Case) -> Finding:
             f"SGLang {case.release} builds fc for three states.", shape, remedy="Serve with 0.5.12 or later.",
         )  # fmt: skip
     return ok(f"fc takes {count} x {width} values.", shape)
+
+
+def _without_states(fc: Stored | None) -> Finding:
+    if fc is None:
+        return ok("The draft wants no aux hidden states and has no fc.")
+    return error(
+        "No states are captured for this draft, and SGLang skips its fc in silence.",
+        f"use_aux_hidden_state is false in eagle_config, fc.weight {list(fc.shape)} in {fc.file.name}",
+        remedy="Write use_aux_hidden_state true, and the ids that the draft was trained on.",
+    )
 
 
 def _count(case: Case) -> int:

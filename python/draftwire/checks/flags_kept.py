@@ -3,8 +3,10 @@
 What: steps, topk and draft tokens; `--max-running-requests`; `--enable-mixed-chunk`.
 
 Why: with topk 1 the draft tokens become steps + 1 with a line in the log: 1 step and 16 draft tokens verify 2, 4 steps
-and 24 verify 5, so a measurement is of something else than was asked for. Unset, the number of running requests
-becomes 48, which makes a comparison with the server without a draft unfair; mixed chunks are turned off.
+and 24 verify 5, so a measurement is of something else than was asked for. A tree has topk + (steps - 1) x topk^2
+candidates, of which draft tokens - 1 are taken: more than there are end the first request. Unset, the number of
+running requests becomes 48, which makes a comparison with the server without a draft unfair; mixed chunks are
+turned off.
 
 Example: `--speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 16`.
 
@@ -46,6 +48,12 @@ def _counts(case: Case) -> Finding | None:
         return error(
             f"With topk 1 SGLang makes {tokens} draft tokens {steps + 1}.", *said,
             remedy=f"Say --{TOKENS} {steps + 1}, or as many steps as were meant.",
+        )  # fmt: skip
+    # The tree's candidates: topk of the first step, topk for each of topk branches of the others (eagle_utils.py).
+    if tokens - 1 > (most := topk + (steps - 1) * topk**2):
+        return error(
+            f"A tree of these steps and topk has {most} candidates; the draft ends at its first request.", *said,
+            remedy=f"Say --{TOKENS} {most + 1} or less.",
         )  # fmt: skip
     return None
 

@@ -1,6 +1,7 @@
 """The draft's heads have a size that attention backends are built for, and divide among the ranks.
 
-What: `head_dim` of a Llama-type draft (else hidden size / heads), the number of heads, and `--tp-size`.
+What: `head_dim` of a Llama-type draft (else hidden size / heads), the numbers of heads and key-value heads, and
+`--tp-size`, with DP attention divided by `--dp-size`.
 
 Why: trainers copy the geometry of the target. A DeepSeek config gives a draft 64 by its RoPE part, a remote-code config
 without head_dim gives 7168 / 64 = 112, for which FlashInfer has no kernel; public drafts use 128. Heads that do not
@@ -21,15 +22,29 @@ BUILT = (64, 128, 256)
 NARROW = ("flashinfer", "trtllm_mha", "cutlass")
 
 
+def _ranks(case: Case) -> int:
+    """Those among which attention is divided; with DP attention each group has its own."""
+    if case.flags is None:
+        return 1
+    ranks = case.flags.number("tp-size") or 1
+    groups = (case.flags.number("dp-size") or 1) if case.flags.said("enable-dp-attention") else 1
+    return ranks // groups if groups > 0 else ranks
+
+
 def check(case: Case) -> Finding:
     heads, hidden = case.size("num_attention_heads"), case.size("hidden_size")
     if heads is None or hidden is None:
         return skipped("the config says no usable num_attention_heads and hidden_size")
-    ranks = (case.flags.number("tp-size") or 1) if case.flags else 1
+    ranks, groups = _ranks(case), case.size("num_key_value_heads") or heads
     if ranks < 1 or heads % ranks:
         return error(
-            f"{heads} heads do not divide among {ranks} ranks.", f"num_attention_heads {heads}", f"--tp-size {ranks}",
+            f"{heads} heads do not divide among {ranks} ranks.", f"num_attention_heads {heads}",
             remedy="Serve with a number of ranks that divides the heads.",
+        )  # fmt: skip
+    if not case.is_mla and max(groups, ranks) % min(groups, ranks):
+        return error(
+            f"{groups} key-value heads neither divide among {ranks} ranks nor the ranks among them.",
+            f"num_key_value_heads {groups}", remedy="Serve with a number of ranks that fits the key-value heads too.",
         )  # fmt: skip
     dim = case.size("head_dim") or hidden // heads
     backend = "unsaid"

@@ -3,9 +3,10 @@
 What: `norm_before_residual`, `norm_before_fc`, `fc_norm`, `norm_output` and q and k norms against what the release's
 draft class runs, and whether the flags lie where it reads them.
 
-Why: `norm_before_residual` is the default of speculators' trainer and known to no release of SGLang; `norm_before_fc`
-is read from 0.5.17 on, and never for MLA drafts; `fc_norm` and `norm_output` from 0.5.12 on (MLA: 0.5.13), and only
-at the top of the config. A flag that is not read is no error: another network is served.
+Why: `norm_before_residual` is the default of speculators' trainer and known to no release of SGLang without draftwire's
+overlay or patch; `norm_before_fc` is read from 0.5.17 on, and never for MLA drafts; `fc_norm` and `norm_output` from
+0.5.12 on (MLA: 0.5.13), and only at the top of the config. A flag that is not read is no error: another network is
+served.
 
 Example: a speculators draft, flattened by hand, on stock SGLang 0.5.23.
 
@@ -22,6 +23,9 @@ from draftwire.case import Case
 from draftwire.features import KNOWN
 from draftwire.finding import Finding, error, ok
 
+# Of KNOWN, what the patch serves too.
+PATCHED = ("norm_before_residual", "boundary_1")
+
 
 def check(case: Case) -> list[Finding]:
     findings = []
@@ -35,6 +39,14 @@ def check(case: Case) -> list[Finding]:
             )
         )  # fmt: skip
     for name in case.requires:
+        if case.delivery == "patch" and name in KNOWN and name not in PATCHED:
+            findings.append(
+                error(
+                    f"draftwire's patch refuses a draft that requires {name}.",
+                    f"eagle_config.requires {case.requires}",
+                    remedy="Serve with draftwire's overlay, on SGLang 0.5.14 or later.",
+                )
+            )  # fmt: skip
         if name not in KNOWN:
             findings.append(
                 error(
@@ -47,7 +59,7 @@ def check(case: Case) -> list[Finding]:
 
 def _problems(case: Case) -> list[tuple[str, str]]:
     overlay, out = case.delivery == "overlay", []
-    if case.flag("norm_before_residual") and (case.is_mla or not overlay):
+    if case.flag("norm_before_residual") and (case.is_mla or case.delivery == "stock"):
         out.append(("norm_before_residual", "no release of SGLang runs it by itself"))
     if case.flag("norm_before_fc") and not overlay and (case.is_mla or not case.has("norm_before_fc")):
         what = "its MLA draft ignores it" if case.is_mla else f"SGLang {case.release} ignores it"

@@ -15,7 +15,9 @@ Reports:
 
 from draftwire.case import Case
 from draftwire.delivery import OFF, is_listed
-from draftwire.finding import Finding, ok, warning
+from draftwire.finding import Finding, error, ok, warning
+
+SWITCH = ("", "on", "1", "true", "off", "0", "false")
 
 
 def check(case: Case) -> Finding:
@@ -27,6 +29,11 @@ def check(case: Case) -> Finding:
             "SGLANG_PLUGINS leaves draftwire out: the server is stock.", f"SGLANG_PLUGINS={listed}",
             remedy=f"Say SGLANG_PLUGINS={listed},draftwire.",
         )  # fmt: skip
-    if off.lower() in ("off", "0", "false"):
+    if off.strip().lower() not in SWITCH:
+        return error(
+            f"draftwire does not know this value of {OFF} and stops the server.", f"{OFF}={off}",
+            remedy=f"Unset {OFF}, or write off.",
+        )  # fmt: skip
+    if off.strip().lower() in ("off", "0", "false"):
         return warning("draftwire is turned off: the server is stock.", f"{OFF}={off}", remedy=f"Unset {OFF}.")
     return ok("Nothing keeps draftwire out.", *([f"SGLANG_PLUGINS={listed}"] if listed else []))

@@ -23,18 +23,22 @@ from draftwire.case import Case
 from draftwire.finding import Finding, error, ok, skipped, warning
 from draftwire.rope import number
 
+# In the order in which get_context_length looks for them.
+LENGTHS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
+FILLED = ("yarn", "longrope")
 ALLOW = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
 
 def check(case: Case) -> Finding:
     asked = case.flags.number("context-length") if case.flags else None
-    wanted = asked or (_context(case.target.text) if case.target else None)
+    fills = case.has("rope_parameters")
+    wanted = asked or (_context(case.target.text, fills) if case.target else None)
     if wanted is None:
         return skipped("neither the target nor --context-length was named")
-    reach = _context(case.layer)
+    reach = _context(case.layer, fills)
     if reach is None:
         return error("The draft says no usable max_position_embeddings.", "config.json", remedy="Export it again.")
-    seen = f"max_position_embeddings {case.layer.get('max_position_embeddings')}, context {wanted}"
+    seen = f"{_key(case.layer)} {case.layer[_key(case.layer)]}, context {wanted}"
     if reach >= wanted:
         return ok(f"The draft reaches {reach} positions.", seen)
     remedy = f"Serve with --context-length {reach}, or write a longer max_position_embeddings if it was trained so."
@@ -43,14 +47,24 @@ def check(case: Case) -> Finding:
     return error("The context is longer than the draft's positions: the start is refused.", seen, remedy=remedy)
 
 
-def _context(config: Mapping[str, Any]) -> int | None:
-    """As SGLang derives it (get_context_length): a factor counts where no original length is written."""
-    length = config.get("max_position_embeddings")
+def _context(config: Mapping[str, Any], fills: bool) -> int | None:
+    """As SGLang derives it (get_context_length): a factor counts where no original length is written.
+
+    fills: whether the release's transformers, 5 since 0.5.10, writes that length itself and reads rope_parameters.
+    """
+    length = config.get(_key(config))
     if type(length) is not int or length <= 0:
         return None
-    scaling = config.get("rope_scaling")
-    if not isinstance(scaling, Mapping) or "original_max_position_embeddings" in scaling:
+    block = config.get("rope_parameters") if fills else None
+    block = config.get("rope_scaling") if block is None else block
+    if not isinstance(block, Mapping) or "original_max_position_embeddings" in block:
         return length
-    if scaling.get("rope_type") == "llama3":
+    kind = block.get("rope_type", block.get("type") if fills else None)
+    if kind == "llama3" or (fills and kind in FILLED):
         return length
-    return int(length * (number(scaling.get("factor")) or 1.0))
+    return int(length * (number(block.get("factor")) or 1.0))
+
+
+def _key(config: Mapping[str, Any]) -> str:
+    """The first of the keys that say a length."""
+    return next((key for key in LENGTHS if config.get(key) is not None), LENGTHS[-1])

@@ -1,6 +1,7 @@
 """Every tensor that the draft class needs is in the file.
 
-What: the names that the release's class builds for this config, against the headers.
+What: the names that the release's class builds for this config, against the headers; biases too, where `bias` or
+`attention_bias` asks for them.
 
 Why: what is not loaded stays as it was initialised. A missing `lm_head` or layer proposes noise: acceptance length
 near 1.00. speculators calls the first norm of its later layers `input_layernorm`, SGLang `hidden_norm`.
@@ -28,9 +29,20 @@ MLA = (
 LAYER_PARTS = frozenset(NORMS + MLP + LLAMA + MLA)
 
 
+def biases(case: Case) -> list[str]:
+    """The biases that the release's class builds for this config: of fc, and of a Llama's o_proj (never of q, k, v)."""
+    whole = bool(case.layer.get("bias"))
+    if case.is_mla:
+        return ["fc.bias"] if whole else []
+    output = whole or bool(case.layer.get("attention_bias"))
+    layers = [f"layers.{index}.self_attn.o_proj.bias" for index in range(_layers(case) if output else 0)]
+    return (["fc.bias"] if whole else []) + layers
+
+
 def check(case: Case) -> Finding:
     modules = {name.rpartition(".")[0] for name in case.tensors}
     missing = [f"{module}.weight" for module in _needed(case) if module not in modules]
+    missing += [name for name in biases(case) if name not in case.tensors]
     if not missing:
         return ok("Nothing that is needed is missing.")
     more = f" and {len(missing) - 1} more" if missing[1:] else ""
@@ -41,16 +53,19 @@ def check(case: Case) -> Finding:
 
 
 def _needed(case: Case) -> list[str]:
-    layers = case.layer.get("num_hidden_layers", 1)
     parts = [*NORMS, *MLP, *(MLA if case.is_mla else LLAMA)]
-    needed = ["fc", "norm"]
-    for index in range(layers if type(layers) is int and 0 < layers < 100 else 1):
+    needed = ["fc", "norm"] if case.uses_states else ["norm"]
+    for index in range(_layers(case)):
         needed += [f"layers.{index}.{part}" for part in parts if index == 0 or part != "input_layernorm"]
     if not _shares_embedding(case):
         needed.append("embed_tokens")
     if not case.layer.get("tie_word_embeddings") and not _takes_targets_head(case):
         needed.append("lm_head")
     return needed
+
+
+def _layers(case: Case) -> int:
+    return min(case.size("num_hidden_layers") or 1, 100)
 
 
 def _shares_embedding(case: Case) -> bool:

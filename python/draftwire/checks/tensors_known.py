@@ -3,7 +3,8 @@
 What: the names of all tensors against those that the release's `load_weights` places.
 
 Why: a name that it does not know is dropped without a word. Until 0.5.11 that was every `layers.0.*`, which left the
-whole layer at random: acceptance length 1.00. draftwire's overlay refuses such a draft.
+whole layer at random: acceptance length 1.00. So is a bias of q, k or v, which the draft class builds without, whatever
+`attention_bias` says. draftwire's overlay and patch refuse such a draft.
 
 Example: `layers.0.self_attn.q_proj.weight` on SGLang 0.5.11; `midlayer.self_attn.qkv.weight` from a custom trainer.
 
@@ -17,10 +18,10 @@ Reports:
 import re
 
 from draftwire.case import Case
-from draftwire.checks.tensors_complete import LAYER_PARTS, OUTER
+from draftwire.checks.tensors_complete import LAYER_PARTS, OUTER, biases
 from draftwire.finding import Finding, error, ok, warning
 
-OPTIONAL = ("fc.bias", "input_norm.weight", "d2t", "t2d", "rotary_emb.inv_freq")
+OPTIONAL = ("input_norm.weight", "d2t", "t2d", "rotary_emb.inv_freq")
 
 
 def check(case: Case) -> Finding:
@@ -31,11 +32,12 @@ def check(case: Case) -> Finding:
                 f"SGLang {case.release} drops every tensor called layers.N: its layer is midlayer.", numbered[0],
                 remedy="Serve with 0.5.12 or later, or rename layers.0 to midlayer.",
             )  # fmt: skip
-    unknown = sorted(name for name in case.tensors if not _is_known(name))
+    built = biases(case)
+    unknown = sorted(name for name in case.tensors if not (name in built or _is_known(name)))
     if not unknown:
         return ok(f"All {len(case.tensors)} tensors have a place.")
     more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
-    say, what = (error, "refuses") if case.delivery == "overlay" else (warning, "would drop")
+    say, what = (warning, "would drop") if case.delivery == "stock" else (error, "refuses")
     return say(
         f"{case.server} {what} {unknown[0]}{more}.", *unknown[:4],
         remedy="Run `draftwire convert`, or set the config's flag that it belongs to, or remove it.",
@@ -49,5 +51,5 @@ def _is_known(name: str) -> bool:
     if not layer:
         return False
     # A quantised module has several tensors (qweight, weight_scale); its name is what counts.
-    module = layer[1].rpartition(".")[0]
-    return module in LAYER_PARTS or module in ("self_attn.q_norm", "self_attn.k_norm")
+    module, _, kind = layer[1].rpartition(".")
+    return kind != "bias" and module in (*LAYER_PARTS, "self_attn.q_norm", "self_attn.k_norm")

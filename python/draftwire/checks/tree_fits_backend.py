@@ -37,12 +37,14 @@ def check(case: Case) -> Finding:
             remedy="Say topk 1, or unset SGLANG_ENABLE_SPEC_V2.",
         )  # fmt: skip
     able = ("flashinfer", "fa3", "triton") if case.has("page_tree_triton") else ("flashinfer", "fa3")
-    page = case.flags.number("page-size") or PAGED.get(backends[0], 1)
-    if page > 1 and not backends[0]:
+    page = case.flags.number("page-size") or max(PAGED.get(backend, 1) for backend in backends)
+    unable = [backend for backend in backends if backend and backend not in able]
+    if page > 1 and not any(backends):
         return skipped(f"topk {topk} with pages of {page}: no --attention-backend is said, the GPU decides")
-    if page > 1 and backends[0] not in able:
+    if page > 1 and unable:
         return error(
-            f"{backends[0]} cannot verify a tree over pages.", f"topk {topk}, pages of {page}",
+            f"{unable[0]} cannot verify a tree over pages.", f"topk {topk}, pages of {page}",
             remedy=f"Say topk 1, --page-size 1, or --attention-backend {' or '.join(able)}.",
         )  # fmt: skip
-    return ok(f"A tree of topk {topk} over pages of {page}.", f"attention backend {backends[0] or 'unsaid'}")
+    named = " ".join(filter(None, backends)) or "unsaid"
+    return ok(f"A tree of topk {topk} over pages of {page}.", f"attention backend {named}")

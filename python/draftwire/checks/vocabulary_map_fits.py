@@ -18,13 +18,15 @@ Reports:
 """
 
 from array import array
+from itertools import pairwise
 
 from draftwire.case import Case
 from draftwire.finding import Finding, error, ok, skipped
 from draftwire.rows import read_integers
 
 AGAIN = "Export the draft with the vocabulary map that it was trained with."
-LARGEST = 2**24
+OFFSETS = "Write offsets (target id - draft id), or export the draft with its t2d, which decides."
+LARGEST, SHORT = 2**24, 16
 
 
 def check(case: Case) -> Finding:
@@ -62,6 +64,9 @@ def _compare(values: array, ids: list[int], hot: list[int] | None, whole: int) -
         if direct:
             return error("d2t holds target ids, and SGLang reads offsets.", seen, remedy="Run `draftwire convert`.")
         return error(f"d2t leaves the target's {whole} tokens.", seen, remedy=AGAIN)
+    if hot is None and len(values) >= SHORT and all(a < b for a, b in pairwise(values)):
+        # Offsets grow from one token to the next only where tokens between them are left out.
+        return error("d2t looks like target ids, for no two of its tokens are neighbours.", seen, remedy=OFFSETS)
     if len(set(ids)) < len(ids):
         return error("d2t gives the same target id to two draft ids.", seen, remedy=AGAIN)
     if hot is not None and ids != hot:
