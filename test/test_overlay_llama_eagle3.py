@@ -112,6 +112,10 @@ def test_only_a_marked_draft_is_unfolded() -> None:
     "config",
     [
         {"eagle_config": {"requires": ["telepathy"]}},
+        {"eagle_config": {"requires": 5}},
+        {"eagle_config": {"norm_before_residual": "false"}},
+        {"eagle_config": ["norm_before_residual"]},
+        {"norm_before_fc": 1},
         {"layer_types": ["sliding_attention"], "sliding_window": 64},
         {"layer_types": ["sliding_attention"] * 2, "sliding_window": None},
     ],

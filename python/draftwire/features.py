@@ -30,11 +30,18 @@ def read_features(config: Any) -> Features:
     `norm_before_residual`, `norm_before_fc`, `sliding_window` and `layer_types` are read where trainers write them.
     """
     nested = getattr(config, "eagle_config", None) or {}
+    if not isinstance(nested, dict):
+        raise ValueError(f"expected eagle_config as a table; found {nested!r}")
 
     def flag(name: str) -> bool:
-        return bool(nested.get(name, getattr(config, name, False)))
+        said = nested.get(name, getattr(config, name, None))
+        if said is not None and not isinstance(said, bool):
+            raise ValueError(f"expected {name} true or false; found {said!r}")
+        return bool(said)
 
-    requires = tuple(nested.get(REQUIRES) or ())
+    requires = nested.get(REQUIRES) or ()
+    if not isinstance(requires, (list, tuple)):
+        raise ValueError(f"expected a list in eagle_config.{REQUIRES}; found {requires!r}")
     unknown = [name for name in requires if name not in KNOWN]
     if unknown:
         raise ValueError(f"expected eagle_config.{REQUIRES} of {', '.join(KNOWN)}; found {unknown[0]!r}")
@@ -47,7 +54,7 @@ def read_features(config: Any) -> Features:
             f"expected layer_types for {layers} layers and a sliding_window; found {list(types)} and {window}"
         )
     return Features(
-        requires,
+        tuple(requires),
         flag("norm_before_residual"),
         flag("norm_before_fc"),
         "qk_norm" in requires,
