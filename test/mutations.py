@@ -236,8 +236,8 @@ MUTATIONS = [
         ("    if _listener == os.getpid():\n        return\n", ""),
         ("    kill_process_tree(os.getpid(), include_parent=False)\n", ""),
         ("    os._exit(1)", "    os._exit(0)"),
-        ("    shutil.rmtree(os.path.dirname(path), ignore_errors=True)\n", ""),
-        ("def _close(path: str) -> None:\n    if os.getpid() != _listener:\n        return\n", "def _close(path):\n"),
+        ("            if stat.S_ISFIFO(os.fstat(pipe).st_mode):\n", "            if True:\n"),
+        ("    reader, writer = os.pipe()\n", "    reader, writer = os.pipe()\n    os.close(writer)\n"),
         ("        print(_line, file=sys.stderr, flush=True)", "        pass"),
     ),
     *within(
