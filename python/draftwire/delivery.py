@@ -27,13 +27,13 @@ def find_delivery(release: str, environment: Mapping[str, str]) -> str:
         return "patch"
     if not has(release, "layer_captures") or not is_listed(environment):
         return "stock"
-    return "stock" if environment.get(OFF, "").lower() in ("off", "0", "false") else "overlay"
+    return "stock" if environment.get(OFF, "").strip().lower() in ("off", "0", "false") else "overlay"
 
 
 def is_listed(environment: Mapping[str, str]) -> bool:
-    """Whether SGLANG_PLUGINS, where it is set, lets draftwire in."""
-    names = [name.strip() for name in environment.get("SGLANG_PLUGINS", "").split(",") if name.strip()]
-    return not names or "draftwire" in names
+    """Whether SGLANG_PLUGINS, where it is set, lets draftwire in; a lone comma lets nobody in."""
+    said = environment.get("SGLANG_PLUGINS", "")
+    return not said or "draftwire" in [name.strip() for name in said.split(",")]
 
 
 def is_installed_patched(release: str) -> bool:

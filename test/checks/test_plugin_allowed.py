@@ -22,6 +22,7 @@ def test_what_then_serves() -> None:
     """Left out of the list, the server is stock, and the draft's -1 is an error."""
     environment = {"SGLANG_PLUGINS": "other"}
     assert find_delivery("0.5.23", environment) == "stock"
-    assert find_delivery("0.5.23", {"DRAFTWIRE": "off"}) == "stock"
+    assert find_delivery("0.5.23", {"SGLANG_PLUGINS": ","}) == "stock"
+    assert find_delivery("0.5.23", {"DRAFTWIRE": " Off "}) == "stock"
     assert find_delivery("0.5.23", {}) == "overlay"
     assert find_delivery("0.5.13", {}) == "stock"
