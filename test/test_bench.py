@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from rich.console import Console
+from typer.testing import CliRunner
 from upstream import download, given, installed
 
 from draftwire.acceptance import Acceptance
@@ -21,14 +22,15 @@ from draftwire.bench.ledger import append, require_writable
 from draftwire.bench.loops import distinct_share, looping_share
 from draftwire.bench.measurement import measurement
 from draftwire.bench.prompts import default_prompts, read_prompts
-from draftwire.bench.provenance import hash_weights
+from draftwire.bench.provenance import hash_config, hash_weights
 from draftwire.bench.ratios import differences, reason_against, require_honest_acceptance
 from draftwire.bench.refusals import BenchError
 from draftwire.bench.run import Options, prepare, table_of
 from draftwire.bench.schedule import Measured, Plan
 from draftwire.bench.stages import Stages
 from draftwire.bench.warmup import Pass
-from draftwire.pair import Pair
+from draftwire.cli import app
+from draftwire.pair import Pair, example_pair
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAFT = {"speculative-algorithm": "EAGLE3", "speculative-draft-model-path": "draft", "speculative-num-steps": 3,
@@ -95,6 +97,8 @@ def test_graphs_may_be_off(tmp_path: Path) -> None:
 
 def test_the_cpu_engine_gets_its_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    for name in ("SGLANG_USE_CPU_ENGINE", "SGLANG_CPU_OMP_THREADS_BIND"):
+        monkeypatch.delenv(name, raising=False)
     said = deployment(tmp_path, device="cpu").environment()
     assert said["SGLANG_USE_CPU_ENGINE"] == "1" and said["SGLANG_CPU_OMP_THREADS_BIND"] == "0|1"
     assert "OMP_NUM_THREADS" not in said
@@ -313,3 +317,21 @@ def test_upstreams_client(tmp_path: Path, release: str) -> None:
     said = (tmp_path / "client.log").read_text()
     assert "disable_ignore_eos=True" in said and "disable_ignore_eos=False" in said
     assert (tree / "benchmark" / "serving.py").exists() == (release != "0.5.14")
+
+
+def test_a_row_tells_a_wiring_from_another(tmp_path: Path) -> None:
+    """The weights are the same, the ids are not."""
+    pair = example_pair()
+    crossed = pair.rewire(tmp_path / "crossed", [3, 6, 9])
+    assert hash_weights(str(crossed)) == hash_weights(str(pair.draft))
+    assert hash_config(str(crossed)) != hash_config(str(pair.draft))
+    assert hash_config(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    "flags", [["--port", "99999"], ["--requests", "-5"], ["--tokens", "-5"], ["--concurrency", ","]]
+)
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_numbers_that_make_no_sense(command: str, flags: list[str], tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, [command, str(ROOT / "configs/tiny-cpu.yaml"), "--out", str(tmp_path), *flags])
+    assert ended.exit_code == 2 and not list(tmp_path.iterdir())

@@ -66,7 +66,7 @@ def test_measures_two_counts_then_the_best_three(bench: Bench) -> None:
     assert [(m["concurrency"], m["steps"]) for m in row["checked"]] == [(b, k) for b in (1, 8, 32) for k in best]
     assert all(m["within"] for m in row["checked"])
     assert "Fastest by prediction: at 1 at once 5 steps, 1.94x; at 8" in done.stdout
-    assert "at every concurrency: at 14 (interpolated within 1..32)" in done.stdout
+    assert "throughout, at 14 (interpolated within 1..32)" in done.stdout
     assert "would have to accept" in done.stdout and "a plain step 20.8 ms" in done.stdout
 
 

@@ -15,13 +15,15 @@ def bench(
     prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own traffic, JSONL.")] = None,
     steps: Annotated[str, typer.Option(help="Speculative steps, a server each; default the file's.")] = "",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.jsonl is.")] = Path("benchmarks"),
-    tokens: Annotated[int, typer.Option(help="The most an answer has; default the prompt file's, else 512.")] = 0,
-    requests: Annotated[int, typer.Option(help="A run; default 4 a concurrent one, at least 8.")] = 0,
+    tokens: Annotated[
+        int, typer.Option(min=0, help="The most an answer has; default the prompt file's, else 512.")
+    ] = 0,
+    requests: Annotated[int, typer.Option(min=0, help="A run; default 4 a concurrent one, at least 8.")] = 0,
     rounds: Annotated[int, typer.Option(min=1, help="Runs of each load in each of an arm's two visits.")] = 1,
     temperature: Annotated[float, typer.Option(min=0)] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.01, max=1)] = 1.0,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that any stage may last.")] = 1800.0,
-    port: Annotated[int, typer.Option(min=0, help="Of the servers; default free ones.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the servers; default free ones.")] = 0,
     samples: Annotated[Path | None, typer.Option(metavar="DIR", help="Training samples, for the doctor.")] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Measure whatever the doctor says.")] = False,
 ) -> None:
@@ -67,7 +69,10 @@ def names(text: str) -> list[str]:
 def numbers(text: str, option: str) -> list[int]:
     """1,2,4 as a list. Raises ValueError."""
     try:
-        return [int(name) for name in names(text)]
+        found = [int(name) for name in names(text)]
+        if text and not found:
+            raise ValueError(text)
+        return found
     except ValueError:
         raise ValueError(f"expected numbers such as 1,4; found {text!r} in {option}; correct it") from None
 

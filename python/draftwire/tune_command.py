@@ -21,16 +21,18 @@ def tune(
         bool, typer.Option("--row", help="FILE is a results.jsonl: its last row of bench; no server.")
     ] = False,
     most: Annotated[int, typer.Option(min=2, max=32, help="Predict 1 to so many steps.")] = 5,
-    concurrency: Annotated[str, typer.Option(help="Requests at once.")] = "1,8,32",
+    concurrency: Annotated[str, typer.Option(help="Requests at once; default those of 1,8,32 that it serves.")] = "",
     at: Annotated[int, typer.Option(min=0, help="Requests at once to be fastest with; default the fewest.")] = 0,
     check: Annotated[int, typer.Option(min=0, help="How many of the best to measure afterwards.")] = 3,
     prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own traffic, JSONL.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.jsonl is.")] = Path("benchmarks"),
-    tokens: Annotated[int, typer.Option(help="The most an answer has; default the prompt file's, else 512.")] = 0,
-    requests: Annotated[int, typer.Option(help="A run; default 4 a concurrent one, at least 8.")] = 0,
+    tokens: Annotated[
+        int, typer.Option(min=0, help="The most an answer has; default the prompt file's, else 512.")
+    ] = 0,
+    requests: Annotated[int, typer.Option(min=0, help="A run; default 4 a concurrent one, at least 8.")] = 0,
     rounds: Annotated[int, typer.Option(min=1, help="Runs of each load in each of an arm's two visits.")] = 2,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that any stage may last.")] = 1800.0,
-    port: Annotated[int, typer.Option(min=0, help="Of the servers; default free ones.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the servers; default free ones.")] = 0,
 ) -> None:
     """Serve FILE without its draft and with 1 and --most steps; from that predict tokens a second for every number of
     steps, name the best and where it stops paying, then measure the best three and show both.
@@ -95,11 +97,13 @@ def run(file: Path, options: Options, most: int, at: int, check: int, out: Conso
     from draftwire.bench.tuning import Study, compare
 
     out, progress = out or Console(), progress or Console(stderr=True)
-    deployment, _, _ = prepare(file, options)
+    deployment, _, plan = prepare(file, options)
     if (topk := deployment.flags.number("speculative-eagle-topk")) != 1:
         raise BenchError("speculative-eagle-topk 1", topk, file, "tune a chain: what a tree accepts is not predicted")
-    if at and at not in options.concurrency:
-        raise BenchError(f"a concurrency of {list(options.concurrency)}", at, "--at", "name one that is measured")
+    users = [load.concurrency for load in plan.loads]
+    options = replace(options, concurrency=users)
+    if at and at not in users:
+        raise BenchError(f"a concurrency of {users}", at, "--at", "name one that is measured")
     first = measured_row(file, options, progress)
     study = Study(first, most, at)
     say(study, out)
@@ -109,8 +113,10 @@ def run(file: Path, options: Options, most: int, at: int, check: int, out: Conso
         again = measured_row(file, replace(options, steps=best), progress)
         row["checked"] = compare(row["predictions"], again["measurements"])
         say_checked(row["checked"], out)
-    print(json.dumps(row), flush=True)
-    append(options.out / "results.jsonl", row)
+    try:
+        append(options.out / "results.jsonl", row)
+    finally:
+        print(json.dumps(row), flush=True)
     return row
 
 

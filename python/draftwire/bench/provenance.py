@@ -37,6 +37,7 @@ def provenance(deployment: Deployment, prompts: Prompts, draft_sha256: str | Non
         "commit": commit(),
         "delivery": find_delivery(release, os.environ),
         "draft_sha256": draft_sha256,
+        "draft_config_sha256": hash_config(deployment.draft) if deployment.draft else None,
         "device": f"cpu, {os.cpu_count()} cores" if deployment.on_cpu else find_device(),
         "driver": driver(),
         "prompts": {"file": str(prompts.file), "sha256": prompts.sha256, "count": len(prompts.items)},
@@ -53,8 +54,14 @@ def hash_weights(directory: str) -> str:
     return digest.hexdigest()
 
 
+def hash_config(directory: str) -> str | None:
+    """SHA-256 of the draft's config.json, which holds its wiring; None where there is none."""
+    file = find_directory(directory) / "config.json"
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+
+
 def commit() -> str | None:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     if not shutil.which("git"):
         return None
     asked = subprocess.run(
@@ -62,6 +69,7 @@ def commit() -> str | None:
     )
     if asked.returncode:
         return None
+    # The tools and, beside them in a checkout, the overlay.
     changed = subprocess.run(["git", "-C", str(here), "diff", "--quiet", "HEAD", "--", str(here.parent)], check=False)
     return asked.stdout.strip() + ("+" if changed.returncode else "")
 

@@ -103,7 +103,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def _bench(row: Row) -> list[str]:
     lines = [f"### bench, {row['date']}", "", *_provenance(row)]
     loads = {length: [e for e in row["measurements"] if e["length"] == length] for length in ("eos", "fixed")}
-    said = {"eos": "Answers end where the model ends them:", "fixed": "All answers of the same length:"}
+    most = f", at most {row['tokens']} tokens" if row.get("tokens") else ""
+    said = {"eos": f"The end of sequence respected{most}:", "fixed": f"The end of sequence ignored{most}:"}
     heads = ("", "at once", "tok/s", "gain", "accepted", "step cost", "TTFT", "TPOT", "ITL p50 / p99", "same output")
     for length, entries in loads.items():
         if entries:
@@ -164,8 +165,8 @@ def stop_line(row: Row) -> str:
     """Where speculation stops paying."""
     kept = next(p["steps"] for p in row["best"] if p["concurrency"] == row["at"])
     return (
-        f"Speculation stops paying with {_steps(kept)} at every concurrency: {row['stops_paying']['said']}; with the "
-        f"fastest at each: {row['stops_paying_at_best']['said']}."
+        f"From how many requests at once speculation stops paying: with {_steps(kept)} throughout, "
+        f"{row['stops_paying']['said']}; with the fastest number at each, {row['stops_paying_at_best']['said']}."
     )
 
 

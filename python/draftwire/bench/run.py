@@ -106,8 +106,10 @@ def bench(
         )
     if any(entry["length"] == "eos" for entry in refused):
         raise RatioRefused("no speed-up is given, and no row was written")
-    print(json.dumps(row), flush=True)
-    append(options.out / "results.jsonl", row)
+    try:
+        append(options.out / "results.jsonl", row)
+    finally:
+        print(json.dumps(row), flush=True)
     return row
 
 
