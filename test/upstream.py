@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -59,10 +60,12 @@ def download(release: str) -> Path:
         wanted.unlink()
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     assert found == digest, f"expected {digest}, found {found} in {wheel}; delete it to fetch it again"
-    if not (tree / "__init__.py").exists():
+    if not (tree / "bench_serving.py").exists():
         with zipfile.ZipFile(wheel) as archive:
-            names = [name for name in archive.namelist() if name.startswith("sglang/srt/") and name.endswith(".py")]
-            archive.extractall(CACHE / release, ["sglang/__init__.py", *names])
+            # Its kernels are looked for when it is imported.
+            kept = re.compile(r"sglang/(.*\.py|kernels/jit/.*)")
+            names = [name for name in archive.namelist() if kept.fullmatch(name)]
+            archive.extractall(CACHE / release, names)
     return tree
 
 
