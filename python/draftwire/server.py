@@ -20,6 +20,10 @@ from typing import Any
 _NAMES_AN_ERROR = re.compile(r"draftwire: expected|([\w.]*\.)?\w*(Error|Exception)\b(: .|$)")
 
 
+# A server of ours is on this machine, whatever proxy the environment names.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 class ServerError(RuntimeError):
     """The server did not come up or did not answer; one line with the cause that its log names."""
 
@@ -113,7 +117,7 @@ class Server:
         return (named or lines or ["no output"])[-1]
 
     def get(self, path: str, timeout: float = 30) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
+        with _DIRECT.open(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
             return answer.read()
 
     def post(self, path: str, body: Mapping[str, Any], timeout: float = 600) -> Any:
@@ -125,7 +129,7 @@ class Server:
             f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
+            with _DIRECT.open(request, timeout=timeout) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             raise ServerError(f"{path} answered {error.code}: {error.read()[:300].decode(errors='replace')}") from None
