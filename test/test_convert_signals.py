@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_a_hangup_that_is_ignored_stays_so(tmp_path: Path) -> None:
     status, output = interrupted(tmp_path, signal.SIGHUP, "ignored")
     assert (status, output.splitlines()[-1]) == (0, "done")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["draft", "out"]
+
+
+@pytest.fixture(autouse=True)
+def unhandled() -> Iterator[None]:
+    """Another test's command may have left handlers of its own in this process."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_handlers_are_restored() -> None:
