@@ -14,8 +14,9 @@ from speculators_oracle import compute_logits, make_drafts
 
 from draftwire import replay as module
 from draftwire.draft import DraftError, read_draft
+from draftwire.loaded_draft import MissingTensor
 from draftwire.pair import Pair, example_pair
-from draftwire.replay import MissingTensor, Replay, ordered_choices
+from draftwire.replay import Replay, ordered_choices
 from draftwire.sample import Sample, Samples, read_samples
 from draftwire.settings import read_settings
 from draftwire.target import read_target

@@ -9,9 +9,10 @@ from typing import Any
 from draftwire.axes import differences, moved, shown
 from draftwire.case import Case
 from draftwire.draft import DraftError
+from draftwire.loaded_draft import MissingTensor
 from draftwire.naming import find_embedding, row_norm
 from draftwire.reference import Agreement
-from draftwire.replay import MissingTensor, Replay
+from draftwire.replay import Replay
 from draftwire.sample import Samples
 from draftwire.search import BEYOND, Candidate, Evidence, measure, race, search_axes, search_choices
 from draftwire.settings import Scaling, Settings, read_settings, served_settings
