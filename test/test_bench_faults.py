@@ -7,71 +7,24 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import is_alive
+from fake_deployment import FakeDeployment
 
 from draftwire.pair import Pair
 
-HERE = Path(__file__).parent
-CONFIG = """
-model-path: target
-device: cpu
-max-running-requests: 4
-disable-cuda-graph: true
-speculative-algorithm: EAGLE3
-speculative-draft-model-path: draft
-speculative-num-steps: 3
-speculative-eagle-topk: 1
-speculative-num-draft-tokens: 4
-"""
 STAGES = ["starting SGLang,", "warming up,", "2 at once, untimed,", "2 at once, about", "2 at once, length fixed,"]
 
 
-class Bench:
-    """`draftwire bench` in a folder of its own, its engine a fake that starts in a moment."""
-
-    def __init__(self, folder: Path):
-        self.folder, self.out, self.pids = folder, folder / "out" / "results.jsonl", folder / "pids"
-        for name in ("target", "draft"):
-            (folder / name).mkdir()
-        (folder / "draft" / "model.safetensors").write_bytes(b"weights")
-        (folder / "serve.yaml").write_text(CONFIG)
-        (folder / "prompts.jsonl").write_text("".join(f'{{"prompt": "prompt {i}"}}\n' for i in range(12)))
-
-    def start(self, *flags: str, fault: str = "", **fields) -> subprocess.Popen:
-        command = [sys.executable, "-m", "draftwire", "bench", "serve.yaml", "--prompts", "prompts.jsonl"]
-        command += ["--concurrency", "2", "--tokens", "40", "--out", "out", *flags]
-        env = {**os.environ, "PYTHONPATH": str(HERE / "fake_engine"), "FAKE_FAULT": fault, "FAKE_PIDS": str(self.pids)}
-        env = {**env, "TMPDIR": str(self.folder), **fields.pop("env", {})}
-        return subprocess.Popen(command, cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, **fields)  # fmt: skip
-
-    def run(self, *flags: str, fault: str = "", **fields) -> tuple[int, list[str], list[str]]:
-        """Status and the lines of both streams; asserts that no process is left."""
-        bench = self.start(*flags, fault=fault, **fields)
-        stdout, stderr = bench.communicate(timeout=120)
-        self.assert_no_orphan()
-        return bench.returncode, stdout.splitlines(), stderr.splitlines()
-
-    def assert_no_orphan(self) -> None:
-        started = self.pids.read_text().split() if self.pids.exists() else []
-        end = time.monotonic() + 10
-        while (alive := [pid for pid in started if is_alive(pid)]) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not alive
-
-
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> FakeDeployment:
+    return FakeDeployment(tmp_path, "bench", "serve.yaml", "--concurrency", "2", "--tokens", "40")
 
 
-def test_a_row(bench: Bench) -> None:
+def test_a_row(bench: FakeDeployment) -> None:
     status, out, err = bench.run("--steps", "1,3", "--concurrency", "1,2")
     assert status == 0, err
     row = json.loads(out[-1])
@@ -109,7 +62,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("fault", REFUSED)
-def test_a_refused_ratio(bench: Bench, fault: str) -> None:
+def test_a_refused_ratio(bench: FakeDeployment, fault: str) -> None:
     """The table without a gain, one line why, no row."""
     status, out, err = bench.run(fault=fault)
     assert status == 1
@@ -127,7 +80,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("fault", ENDS)
-def test_a_server_that_fails(bench: Bench, fault: str) -> None:
+def test_a_server_that_fails(bench: FakeDeployment, fault: str) -> None:
     """While it loads, while it serves, at its health check."""
     status, out, err = bench.run(*(["--timeout", "2"] if fault == "hang" else []), fault=fault)
     assert (status, out) == (2, [])
@@ -137,7 +90,7 @@ def test_a_server_that_fails(bench: Bench, fault: str) -> None:
     assert not bench.out.exists()
 
 
-def test_a_taken_port(bench: Bench) -> None:
+def test_a_taken_port(bench: FakeDeployment) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -156,7 +109,7 @@ def wait_for(bench: subprocess.Popen, arm: str, stage: str) -> None:
 
 @pytest.mark.parametrize("arm", ["baseline", "eagle3"])
 @pytest.mark.parametrize("stage", STAGES)
-def test_ctrl_c(bench: Bench, stage: str, arm: str) -> None:
+def test_ctrl_c(bench: FakeDeployment, stage: str, arm: str) -> None:
     process = bench.start(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     wait_for(process, arm, stage)
     process.send_signal(signal.SIGINT)
@@ -177,7 +130,7 @@ def children(process: subprocess.Popen, module: str) -> list[int]:
     ("draftwire.bench.upstream", "draftwire: expected upstream's client to run, found it ended by signal 9"),
     ("sglang.launch_server", "draftwire: server ended by signal 9"),
 ])  # fmt: skip
-def test_killed(bench: Bench, module: str, said: str) -> None:
+def test_killed(bench: FakeDeployment, module: str, said: str) -> None:
     """The client, and a server, while requests are measured."""
     process = bench.start("--tokens", "500")
     wait_for(process, "baseline", "2 at once, about")
@@ -189,7 +142,7 @@ def test_killed(bench: Bench, module: str, said: str) -> None:
     assert not bench.out.exists()
 
 
-def test_killed_itself(bench: Bench) -> None:
+def test_killed_itself(bench: FakeDeployment) -> None:
     """SIGTERM ends the servers, and so does SIGKILL, by the kernel's hand."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = bench.start("--tokens", "500")
@@ -214,7 +167,7 @@ def limit_files() -> Callable[[int], Callable[[], None]]:
     return limit
 
 
-def test_a_full_disk_leaves_no_half_row(bench: Bench, limit_files: Callable) -> None:
+def test_a_full_disk_leaves_no_half_row(bench: FakeDeployment, limit_files: Callable) -> None:
     """The old rows stay as they are; the new one is on standard output."""
     bench.out.parent.mkdir()
     old = json.dumps({"benchmark": "other", "filler": "x" * 99_500}) + "\n"
@@ -226,7 +179,7 @@ def test_a_full_disk_leaves_no_half_row(bench: Bench, limit_files: Callable) -> 
     assert json.loads(out[-1])["measurements"][0]["arm"] == "baseline"
 
 
-def test_what_is_seen_before_a_server_starts(bench: Bench) -> None:
+def test_what_is_seen_before_a_server_starts(bench: FakeDeployment) -> None:
     started = time.monotonic()
     for flags, said in (
         (["--concurrency", "8"], "expected 1 to 4 requests at once (max-running-requests), found 8 in --concurrency"),
@@ -243,7 +196,7 @@ def test_what_is_seen_before_a_server_starts(bench: Bench) -> None:
     assert not bench.pids.exists() and time.monotonic() - started < 60
 
 
-def test_a_row_is_not_glued_to_half_a_line(bench: Bench) -> None:
+def test_a_row_is_not_glued_to_half_a_line(bench: FakeDeployment) -> None:
     bench.out.parent.mkdir()
     bench.out.write_text('{"benchmark": "oth')
     status, _, err = bench.run()
@@ -252,16 +205,17 @@ def test_a_row_is_not_glued_to_half_a_line(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_the_doctor_goes_first(bench: Bench, pair: Pair) -> None:
+def test_the_doctor_goes_first(bench: FakeDeployment, pair: Pair) -> None:
     """With training samples: a mis-wired draft is not measured, unless it is asked for."""
     crossed = pair.rewire(bench.folder / "crossed", [3, 6, 9])
     samples = ["--samples", str(pair.directory / "samples")]
+    written = (bench.folder / "serve.yaml").read_text()
     for draft, flags, verdict in (
         (crossed, [], None),
         (crossed, ["--anyway"], "MISWIRED"),
         (pair.draft, [], "WIRED"),
     ):
-        table = CONFIG.replace("path: target", f"path: {pair.target}").replace("path: draft", f"path: {draft}")
+        table = written.replace("path: target", f"path: {pair.target}").replace("path: draft", f"path: {draft}")
         (bench.folder / "serve.yaml").write_text(table)
         status, out, err = bench.run(*samples, *flags)
         if verdict is None:

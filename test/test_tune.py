@@ -6,23 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from bench_rows import bench_row, speed
+from fake_deployment import write_launch_file
 from typer.testing import CliRunner
 
 from draftwire import tune_command
 from draftwire.bench.refusals import BenchError, RatioRefused
 from draftwire.cli import app
-
-CONFIG = """
-model-path: target
-device: cpu
-max-running-requests: 32
-disable-cuda-graph: true
-speculative-algorithm: EAGLE3
-speculative-draft-model-path: draft
-speculative-num-steps: 3
-speculative-eagle-topk: 1
-speculative-num-draft-tokens: 4
-"""
 
 
 class Bench(SimpleNamespace):
@@ -40,8 +29,7 @@ class Bench(SimpleNamespace):
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    (tmp_path / "serve.yaml").write_text(CONFIG)
-    (tmp_path / "prompts.jsonl").write_text("".join(f'{{"prompt": "prompt {i}"}}\n' for i in range(200)))
+    write_launch_file(tmp_path, prompts=200, limit=32)
     made = Bench(folder=tmp_path, asked=[], slower=1.0)
 
     def run(file: Path, options, progress) -> dict:
@@ -115,7 +103,7 @@ def test_refused_before_anything_is_measured(bench: Bench, flags: list[str], sai
 
 def test_a_tree_is_refused_before_anything_is_measured(bench: Bench) -> None:
     file = bench.folder / "serve.yaml"
-    file.write_text(CONFIG.replace("topk: 1", "topk: 4"))
+    file.write_text(file.read_text().replace("topk: 1", "topk: 4"))
     done = bench.tune()
     assert done.exit_code == 2 and "expected speculative-eagle-topk 1, found 4 in" in done.stderr and not bench.asked
 
