@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import small_drafts as small
 
-from draftwire.convert.interruption import SIGNALS, orderly_exit
+from draftwire.cli import one_line
+from draftwire.interruption import SIGNALS, orderly_exit
 
 # Writes the weights a byte at a time, until it is ended.
 PROGRAM = """
@@ -62,15 +62,6 @@ def test_a_hangup_that_is_ignored_stays_so(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["draft", "out"]
 
 
-@pytest.fixture(autouse=True)
-def unhandled() -> Iterator[None]:
-    """Another test's command may have left handlers of its own in this process."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def test_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with pytest.raises(SystemExit) as ended, orderly_exit():
@@ -103,4 +94,11 @@ def test_outside_of_the_main_thread_nothing_changes(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert (tmp_path / "out" / "serve.yaml").is_file()
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_command_leaves_no_handler_behind() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with one_line():
+        assert [signal.getsignal(number) for number in SIGNALS] != before
     assert [signal.getsignal(number) for number in SIGNALS] == before

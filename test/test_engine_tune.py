@@ -12,7 +12,7 @@ from rich.console import Console
 from draftwire.bench.prediction import is_within, read_points
 from draftwire.bench.run import Options
 from draftwire.bench.tuning import Study
-from draftwire.tune_command import measured_row
+from draftwire.tune_command import comparable_row
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "configs" / "tiny-cpu.yaml"
@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict:
     try:
         out = tmp_path_factory.mktemp("tune")
         options = Options(concurrency=(1,), steps=(1, 2, 3, 4, 5), requests=8, rounds=2, out=out)
-        return measured_row(CONFIG, options, Console(stderr=True))
+        return comparable_row(CONFIG, options, Console(stderr=True))
     finally:
         os.chdir(before)
 

@@ -40,7 +40,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
                 m |= {key: m[key] * made.slower for key in ("tok_s", "tok_s_min", "tok_s_max")}
         return row
 
-    monkeypatch.setattr(tune_command, "measured_row", run)
+    monkeypatch.setattr(tune_command, "comparable_row", run)
     return made
 
 
@@ -115,7 +115,7 @@ def test_a_run_that_fails_leaves_no_row(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(tune_command, "measured_row", fail)
+    monkeypatch.setattr(tune_command, "comparable_row", fail)
     done = bench.tune()
     assert done.exit_code == status and str(error) in done.stderr and done.stderr.count("\n") == 1
     assert bench.rows == []

@@ -7,23 +7,23 @@ from typing import Annotated
 
 import typer
 
+from draftwire.bench_options import Concurrency, Out, Port, Prompts, Requests, Rounds, Timeout, Tokens
+
 
 def bench(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="A file of SGLang's own --config.")],
     arms: Annotated[str, typer.Option(help="Of baseline, eagle3 and mtp (the target's own head).")] = "baseline,eagle3",
-    concurrency: Annotated[str, typer.Option(help="Requests at once; default those of 1,8,32 that it serves.")] = "",
-    prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own traffic, JSONL.")] = None,
+    concurrency: Concurrency = "",
+    prompts: Prompts = None,
     steps: Annotated[str, typer.Option(help="Speculative steps, a server each; default the file's.")] = "",
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.jsonl is.")] = Path("benchmarks"),
-    tokens: Annotated[
-        int, typer.Option(min=0, help="The most an answer has; default the prompt file's, else 512.")
-    ] = 0,
-    requests: Annotated[int, typer.Option(min=0, help="A run; default 4 a concurrent one, at least 8.")] = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="Runs of each load in each of an arm's two visits.")] = 1,
+    out: Out = Path("benchmarks"),
+    tokens: Tokens = 0,
+    requests: Requests = 0,
+    rounds: Rounds = 1,
     temperature: Annotated[float, typer.Option(min=0)] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.01, max=1)] = 1.0,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that any stage may last.")] = 1800.0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the servers; default free ones.")] = 0,
+    timeout: Timeout = 1800.0,
+    port: Port = 0,
     samples: Annotated[Path | None, typer.Option(metavar="DIR", help="Training samples, for the doctor.")] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Measure whatever the doctor says.")] = False,
 ) -> None:

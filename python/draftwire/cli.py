@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from draftwire import (
     report_command,
     tune_command,
 )
+from draftwire.interruption import orderly_exit
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -32,10 +32,9 @@ def main() -> None:
 @contextmanager
 def one_line() -> Iterator[None]:
     """An error that the user can mend is one line and status 2; a signal ends as Ctrl-C does, with every server."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:
-        yield
+        with orderly_exit():
+            yield
     except typer.Exit:  # A RuntimeError too.
         raise
     except ImportError as error:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from draftwire.bench_options import Concurrency, Out, Port, Prompts, Requests, Rounds, Timeout, Tokens
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -21,18 +23,16 @@ def tune(
         bool, typer.Option("--row", help="FILE is a results.jsonl: its last row of bench; no server.")
     ] = False,
     most: Annotated[int, typer.Option(min=2, max=32, help="Predict 1 to so many steps.")] = 5,
-    concurrency: Annotated[str, typer.Option(help="Requests at once; default those of 1,8,32 that it serves.")] = "",
+    concurrency: Concurrency = "",
     at: Annotated[int, typer.Option(min=0, help="Requests at once to be fastest with; default the fewest.")] = 0,
     check: Annotated[int, typer.Option(min=0, help="How many of the best to measure afterwards.")] = 3,
-    prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own traffic, JSONL.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.jsonl is.")] = Path("benchmarks"),
-    tokens: Annotated[
-        int, typer.Option(min=0, help="The most an answer has; default the prompt file's, else 512.")
-    ] = 0,
-    requests: Annotated[int, typer.Option(min=0, help="A run; default 4 a concurrent one, at least 8.")] = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="Runs of each load in each of an arm's two visits.")] = 2,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that any stage may last.")] = 1800.0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the servers; default free ones.")] = 0,
+    prompts: Prompts = None,
+    out: Out = Path("benchmarks"),
+    tokens: Tokens = 0,
+    requests: Requests = 0,
+    rounds: Rounds = 2,
+    timeout: Timeout = 1800.0,
+    port: Port = 0,
 ) -> None:
     """Serve FILE without its draft and with 1 and --most steps; from that predict tokens a second for every number of
     steps, name the best and where it stops paying, then measure the best three and show both.
@@ -91,9 +91,8 @@ def run(file: Path, options: Options, most: int, at: int, check: int, out: Conso
 
     from rich.console import Console
 
-    from draftwire.bench.ledger import append
     from draftwire.bench.refusals import BenchError
-    from draftwire.bench.run import prepare
+    from draftwire.bench.run import prepare, publish
     from draftwire.bench.tuning import Study, compare
 
     out, progress = out or Console(), progress or Console(stderr=True)
@@ -104,40 +103,28 @@ def run(file: Path, options: Options, most: int, at: int, check: int, out: Conso
     options = replace(options, concurrency=users)
     if at and at not in users:
         raise BenchError(f"a concurrency of {users}", at, "--at", "name one that is measured")
-    first = measured_row(file, options, progress)
+    first = comparable_row(file, options, progress)
     study = Study(first, most, at)
     say(study, out)
     row = {**_named(first), **study.findings(), "checked": []}
     best = sorted(p.steps for p in study.best(check))
     if best:
-        again = measured_row(file, replace(options, steps=best), progress)
+        again = comparable_row(file, replace(options, steps=best), progress)
         row["checked"] = compare(row["predictions"], again["measurements"])
         say_checked(row["checked"], out)
-    try:
-        append(options.out / "results.jsonl", row)
-    finally:
-        print(json.dumps(row), flush=True)
+    publish(row, options.out)
     return row
 
 
-def measured_row(file: Path, options: Options, progress: Console) -> dict[str, Any]:
+def comparable_row(file: Path, options: Options, progress: Console) -> dict[str, Any]:
     """A run as `draftwire bench` does it, not appended. Raises RatioRefused where its arms cannot be compared."""
-    from draftwire.bench.provenance import hash_weights, provenance
     from draftwire.bench.refusals import RatioRefused
-    from draftwire.bench.run import entries, prepare
-    from draftwire.bench.schedule import measure
-    from draftwire.demo import kept_on_failure
+    from draftwire.bench.run import measured_row
 
-    deployment, prompts, plan = prepare(file, options)
-    plan = plan._replace(fixed=())
-    wanted = prompts.first(max(load.requests for load in plan.loads))
-    with kept_on_failure("draftwire-tune-") as folder:
-        measured = measure(plan, deployment, wanted, folder, progress)
-    baseline = next(one for one in measured if one.arm.name == "baseline")
-    found = entries(measured, plan, baseline)
-    if refused := next((e["refused"] for e in found if e["refused"]), ""):
+    row = measured_row(file, options, progress, fixed=False)
+    if refused := next((entry["refused"] for entry in row["measurements"] if entry["refused"]), ""):
         raise RatioRefused(f"no prediction from arms that cannot be compared: {refused}")
-    return {**provenance(deployment, prompts, hash_weights(deployment.draft)), "measurements": found}
+    return row
 
 
 def _named(run: dict[str, Any] | Any) -> dict[str, Any]:

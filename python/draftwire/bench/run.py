@@ -84,18 +84,7 @@ def bench(
     written then. A ratio at fixed length is refused by itself, in the row.
     """
     out, progress = out or Console(), progress or Console(stderr=True)
-    deployment, prompts, plan = prepare(file, options)
-    most = max(load.requests for load in plan.loads)
-    with kept_on_failure("draftwire-bench-") as folder:
-        weights = hash_weights(deployment.draft) if deployment.draft else None
-        measured = measure(plan, deployment, prompts.first(most), folder, progress)
-    row = provenance(deployment, prompts, weights)
-    row |= {"tokens": plan.loads[0].tokens, "temperature": options.temperature, "top_p": options.top_p}
-    row |= {"order": [arm.label for arm, _, times in plan.visits() for _ in range(times)], "doctor": doctor}
-    baseline = next((one for one in measured if one.arm.name == "baseline"), None)
-    drafted = [one for one in measured if one is not baseline]
-    row["server_differs"] = {one.arm.label: differences(baseline, one) for one in drafted} if baseline else {}
-    row["measurements"] = entries(measured, plan, baseline)
+    row = measured_row(file, options, progress, doctor=doctor)
     out.print(table_of(row["measurements"]))
     out.print(LEGEND, highlight=False, soft_wrap=True)
     refused = [entry for entry in row["measurements"] if entry["refused"]]
@@ -106,11 +95,35 @@ def bench(
         )
     if any(entry["length"] == "eos" for entry in refused):
         raise RatioRefused("no speed-up is given, and no row was written")
+    publish(row, options.out)
+    return row
+
+
+def measured_row(
+    file: Path, options: Options, progress: Console, *, fixed: bool = True, doctor: str | None = None
+) -> dict[str, Any]:
+    """Provenance and measurements of one run, not appended. fixed: at fixed length too."""
+    deployment, prompts, plan = prepare(file, options)
+    plan = plan if fixed else plan._replace(fixed=())
+    most = max(load.requests for load in plan.loads)
+    with kept_on_failure("draftwire-bench-") as folder:
+        weights = hash_weights(deployment.draft) if deployment.draft else None
+        measured = measure(plan, deployment, prompts.first(most), folder, progress)
+    row = provenance(deployment, prompts, weights)
+    row |= {"tokens": plan.loads[0].tokens, "temperature": options.temperature, "top_p": options.top_p}
+    row |= {"order": [arm.label for arm, _, times in plan.visits() for _ in range(times)], "doctor": doctor}
+    baseline = next((one for one in measured if one.arm.name == "baseline"), None)
+    drafted = [one for one in measured if one is not baseline]
+    row["server_differs"] = {one.arm.label: differences(baseline, one) for one in drafted} if baseline else {}
+    return row | {"measurements": entries(measured, plan, baseline)}
+
+
+def publish(row: dict[str, Any], folder: Path) -> None:
+    """Append the row to results.jsonl, and print it as the last line: each whether or not the other can be done."""
     try:
-        append(options.out / "results.jsonl", row)
+        append(folder / "results.jsonl", row)
     finally:
         print(json.dumps(row), flush=True)
-    return row
 
 
 def entries(measured: Sequence[Measured], plan: Plan, baseline: Measured | None) -> list[dict[str, Any]]:

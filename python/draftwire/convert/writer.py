@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import yaml
 
-from draftwire.convert.interruption import orderly_exit
 from draftwire.convert.output import Output, Piece
 from draftwire.headers import DraftError, read_header
+from draftwire.interruption import orderly_exit
 
 CHUNK = 8 * 1024 * 1024
 

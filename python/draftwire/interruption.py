@@ -1,4 +1,4 @@
-"""Signals that end a process become an orderly exit while files are half written."""
+"""Signals that end a process become an orderly exit while files are half written or servers run."""
 
 from __future__ import annotations
 
