@@ -9,8 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from draftwire.pair import Pair
 
 HERE = Path(__file__).parent / "oracle"
 SCRIPT, REQUIREMENTS = HERE / "speculators_drafts.py", HERE / "requirements.txt"
@@ -65,3 +70,15 @@ def _run(arguments: list[str], given: Any, version: str) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]
+
+
+def made_once(cases: Iterable[dict[str, Any]]) -> Any:
+    """A fixture of its module: the folder in which speculators has made the cases' drafts, by their names."""
+
+    @pytest.fixture(scope="module")
+    def made(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Path:
+        folder = tmp_path_factory.mktemp("made")
+        make_drafts(list(cases), pair.target, folder)
+        return folder
+
+    return made

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from draft_cases import FULL, TRAINERS_DEFAULT, combinations, stretched
 from drafts_served import DraftServer
-from speculators_oracle import compute_logits, make_drafts
+from speculators_oracle import compute_logits, made_once
 from states import load_sample, relative_errors
 
 from draftwire.convert import convert
@@ -22,11 +22,7 @@ CASES = {case["name"]: case for case in [*stretched(), *combinations()]}
 LENGTHS = (200, 90)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    make_drafts(list(CASES.values()), pair.target, folder)
-    return folder
+made = made_once(CASES.values())
 
 
 @pytest.fixture(scope="module")

@@ -9,23 +9,19 @@ from pathlib import Path
 import pytest
 from draft_cases import other_widths
 from drafts_served import TARGET, DraftServer
-from speculators_oracle import compute_logits, make_drafts
+from speculators_oracle import compute_logits, made_once
 from states import load_sample, relative_errors
 from test_convert_served import save
 
 from draftwire.convert import convert
-from draftwire.pair import Pair, example_pair
+from draftwire.pair import example_pair
 
 pytestmark = pytest.mark.slow
 CASES = {case["name"]: case for case in other_widths()}
 LENGTH = 200
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    make_drafts(list(CASES.values()), pair.target, folder)
-    return folder
+made = made_once(CASES.values())
 
 
 def prompt() -> list[int]:

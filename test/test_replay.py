@@ -10,12 +10,12 @@ pytest.importorskip("transformers")
 import torch
 from draft_cases import TRAINERS_DEFAULT, combinations, stretched
 from draft_damage import add_joint_norm, add_norms, damage
-from speculators_oracle import compute_logits, make_drafts
+from speculators_oracle import compute_logits, made_once
 
 from draftwire import replay as module
 from draftwire.draft import DraftError, read_draft
 from draftwire.loaded_draft import MissingTensor
-from draftwire.pair import Pair, example_pair
+from draftwire.pair import example_pair
 from draftwire.replay import Replay, ordered_choices
 from draftwire.sample import Sample, Samples, read_samples
 from draftwire.settings import read_settings
@@ -113,11 +113,7 @@ def test_a_config_that_lies_about_sizes(tmp_path: Path, samples: Samples) -> Non
         replay.draft_ids(next(iter(samples)), [(0, 1, 2)], read_settings(replay.draft))
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    make_drafts(list(CASES.values()), pair.target, folder)
-    return folder
+made = made_once(CASES.values())
 
 
 @pytest.fixture(scope="module")
