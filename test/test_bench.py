@@ -170,7 +170,8 @@ def measured(folder: Path, name: str, records: list[dict], tokens: list[int] | N
     acceptance = Acceptance(160, 64, [20, 14, 10, 20]) if name == "eagle3" else Acceptance(160)
     outputs = [tokens or list(range(40))] * 4
     runs = [Run.of(LOAD, one) for one in records]
-    return Measured(arm, {"sampling_defaults": "model", **info}, {LOAD: runs}, {LOAD: Pass(acceptance, outputs)})
+    seen = Pass(acceptance, outputs, info.pop("tokens_in", [9, 8, 7, 6]))
+    return Measured(arm, {"sampling_defaults": "model", **info}, {LOAD: runs}, {LOAD: seen})
 
 
 def test_a_measurement(tmp_path: Path) -> None:
@@ -207,6 +208,7 @@ REASONS = [
     (record(75.0, input_lens=[9, 8, 7], output_lens=[40] * 3, generated_texts=list("abc"), errors=[""] * 3), {},
      "expected no failed requests, found 1 in eagle3 3/1/4: answers are missing"),
     (record(75.0, input_lens=[9, 8, 7, 5]), {}, "expected the same requests, found other prompt lengths in eagle3"),
+    (record(75.0), {"tokens_in": [9, 8, 7, 7]}, "expected the same requests, found other prompt lengths in eagle3"),
     (record(75.0), {"sampling_defaults": "openai"}, "found sampling_defaults model and openai in eagle3 3/1/4"),
     (record(75.0, output_lens=[40, 40, 40, 31]), {}, "as long within 5%, found 40.0 and 37.8 tokens in eagle3"),
     (record(75.0), {"tokens": [3] * 40}, "expected at most 10% of outputs to loop .* found 100% in eagle3"),

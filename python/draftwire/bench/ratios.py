@@ -40,8 +40,12 @@ def reason_against(baseline: Measured, other: Measured, load: Load) -> str:
         if failed := sum(run.failed for run in one.runs[load]):
             error = next((run.error for run in one.runs[load] if run.error), "answers are missing")
             return f"expected no failed requests, found {failed} in {one.arm.label}: {error}"
+    # As upstream's client counts them and as each server does: its tokenizer and template may be others.
     first = baseline.runs[load][0].tokens_in
-    if any(run.tokens_in != first for one in (baseline, other) for run in one.runs[load]):
+    if (
+        any(run.tokens_in != first for one in (baseline, other) for run in one.runs[load])
+        or baseline.passes[load].tokens_in != other.passes[load].tokens_in
+    ):
         return f"expected the same requests, found other prompt lengths in {other.arm.label}"
     for key in SAMPLING:
         if baseline.info.get(key) != other.info.get(key):

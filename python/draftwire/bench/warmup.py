@@ -13,10 +13,14 @@ from draftwire.server import Server, ServerError
 
 
 class Pass(NamedTuple):
-    """One untimed pass over the requests of a load. `outputs`: token ids in the order of the prompts."""
+    """One untimed pass over the requests of a load. `outputs`: token ids in the order of the prompts.
+
+    `tokens_in`: tokens of each prompt as the server counted them.
+    """
 
     acceptance: Acceptance
     outputs: list[list[int]]
+    tokens_in: list[int]
 
 
 def warm(server: Server, prompts: Sequence[str], concurrency: int, timeout: float, tick: Callable[[], None]) -> None:
@@ -31,7 +35,8 @@ def probe(server: Server, prompts: Sequence[str], load: Load, timeout: float, ti
     bodies = [_body(p, load.tokens, load.fixed, load.temperature, load.top_p) for p in prompts[: load.requests]]
     answers = _all(server, bodies, load.concurrency, timeout, tick)
     server.flush_cache()
-    return Pass(Acceptance.of(answers), [answer["output_ids"] for answer in answers])
+    asked = [answer["meta_info"]["prompt_tokens"] for answer in answers]
+    return Pass(Acceptance.of(answers), [answer["output_ids"] for answer in answers], asked)
 
 
 def _body(prompt: str, tokens: int, fixed: bool, temperature: float, top_p: float) -> dict[str, Any]:
