@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from processes import is_alive
+from processes import interruptible, is_alive
 
 FAKE = Path(__file__).parent / "fake_engine"
 CONFIG = """
@@ -42,6 +42,7 @@ class FakeDeployment:
     def start(self, *flags: str, fault: str = "", **fields) -> subprocess.Popen:
         env = {**os.environ, "PYTHONPATH": str(FAKE), "FAKE_FAULT": fault, "FAKE_PIDS": str(self.pids)}
         env = {**env, "TMPDIR": str(self.folder), **fields.pop("env", {})}
+        fields.setdefault("preexec_fn", interruptible)
         return subprocess.Popen([sys.executable, "-m", "draftwire", *self.command, *flags], cwd=self.folder, env=env,
                                 text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **fields)  # fmt: skip
 

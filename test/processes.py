@@ -1,6 +1,13 @@
 """Processes by id, as /proc tells of them."""
 
+import signal
 from pathlib import Path
+
+
+def interruptible() -> None:
+    """For Popen's preexec_fn: signals end the process, also where the tests run under nohup or in the background."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def is_alive(pid: int | str) -> bool:

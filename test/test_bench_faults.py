@@ -110,7 +110,7 @@ def wait_for(bench: subprocess.Popen, arm: str, stage: str) -> None:
 @pytest.mark.parametrize("arm", ["baseline", "eagle3"])
 @pytest.mark.parametrize("stage", STAGES)
 def test_ctrl_c(bench: FakeDeployment, stage: str, arm: str) -> None:
-    process = bench.start(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    process = bench.start()
     wait_for(process, arm, stage)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

@@ -14,6 +14,7 @@ from draftwire.bench import run as running
 from draftwire.bench.client import Client, Load, Run
 from draftwire.bench.deployment import Deployment
 from draftwire.bench.prompts import Prompts
+from draftwire.bench.refusals import BenchError
 from draftwire.bench.warmup import probe, warm
 
 
@@ -56,6 +57,16 @@ def test_the_clients_command(tmp_path: Path) -> None:
     assert {name: value(flags, name) for name in wanted} == wanted
     fixed = flags_of(Load(8, 2, 64, True), tmp_path)
     assert not {"--disable-ignore-eos", "--temperature", "--top-p"} & set(fixed)
+
+
+def test_a_client_that_died_before_it_was_asked(tmp_path: Path) -> None:
+    """What was written to it and never read does not hide why."""
+    client = Client(tmp_path, "tokenizer", "model")
+    with pytest.raises(BenchError, match="expected upstream's client to run, found it ended by signal 9"), client:
+        assert client.process is not None
+        client.process.kill()
+        client.process.wait()
+        client.render(["a"], "requests.jsonl", 10)
 
 
 def test_every_figure_of_the_record_has_its_place() -> None:

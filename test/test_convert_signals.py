@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import small_drafts as small
+from processes import interruptible
 
 from draftwire.cli import one_line
 from draftwire.interruption import SIGNALS, orderly_exit
@@ -38,7 +40,8 @@ print("done", flush=True)
 def interrupted(folder: Path, number: signal.Signals, how: str = "") -> tuple[int, str]:
     source = small.write(folder / "draft", small.speculators_config(), small.tensors())
     command = [sys.executable, "-c", PROGRAM, str(source), str(folder / "out"), how]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, preexec_fn=interruptible, **pipes) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "writing\n"
         assert any(path.name.endswith(".partial") for path in folder.iterdir())
@@ -62,7 +65,16 @@ def test_a_hangup_that_is_ignored_stays_so(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["draft", "out"]
 
 
-def test_handlers_are_restored() -> None:
+@pytest.fixture
+def unhandled() -> Iterator[None]:
+    """Signals as a command line that somebody types starts with."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_handlers_are_restored(unhandled: None) -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with pytest.raises(SystemExit) as ended, orderly_exit():
         assert [signal.getsignal(number) for number in SIGNALS] != before
@@ -72,7 +84,7 @@ def test_handlers_are_restored() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-def test_a_second_signal_does_not_end_the_clearing_up() -> None:
+def test_a_second_signal_does_not_end_the_clearing_up(unhandled: None) -> None:
     cleared = []
     with pytest.raises(SystemExit), orderly_exit():
         try:
@@ -97,7 +109,7 @@ def test_outside_of_the_main_thread_nothing_changes(tmp_path: Path) -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-def test_a_command_leaves_no_handler_behind() -> None:
+def test_a_command_leaves_no_handler_behind(unhandled: None) -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with one_line():
         assert [signal.getsignal(number) for number in SIGNALS] != before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -124,7 +125,8 @@ class Client:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # What a client that was killed had not read yet.
+            self.process.stdin.close()
         os.close(self._answers)
 
     def render(self, items: Sequence[Any], name: str, timeout: float) -> list[str]:
