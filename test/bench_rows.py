@@ -41,7 +41,13 @@ def measured(*steps: int, concurrency: tuple[int, ...] = (1, 8, 32)) -> list[dic
         out.append(entry("baseline", None, speed(b, 0), b, **times))
         for k in steps:
             gain, positions = speed(b, k) / speed(b, 0), [SHARE**j for j in range(1, k + 1)]
-            cost = {"speedup": gain, "step_cost_ratio": (1 + sum(positions)) / gain, "outputs_equal": 1.0}
+            cost = {
+                "speedup": gain,
+                "speedup_min": gain * 0.9,
+                "speedup_max": gain * 1.1,
+                "step_cost_ratio": (1 + sum(positions)) / gain,
+                "outputs_equal": 1.0,
+            }
             found = {"accept_positions": positions, "accept_length": 1 + sum(positions)}
             out.append(entry("eagle3", k, speed(b, k), b, **(times | cost | found)))
     return out

@@ -29,10 +29,13 @@ def write_launch_file(folder: Path, prompts: int, limit: int = 4) -> None:
 
 
 class FakeDeployment:
-    """`command`: of `python -m draftwire`. `out`: its results.jsonl. `pids`: every server's that it started."""
+    """`command`: of `python -m draftwire`. `out`: its results.jsonl. `pids`: every server's that it started; their
+    launch flags are in `commands`, a line each.
+    """
 
     def __init__(self, folder: Path, *command: str):
         self.folder, self.out, self.pids = folder, folder / "out" / "results.jsonl", folder / "pids"
+        self.commands = folder / "commands"
         self.command = [*command, "--prompts", "prompts.jsonl", "--out", "out"]
         for name in ("target", "draft"):
             (folder / name).mkdir()

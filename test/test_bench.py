@@ -25,11 +25,13 @@ from draftwire.bench.prompts import default_prompts, read_prompts
 from draftwire.bench.provenance import hash_config, hash_weights
 from draftwire.bench.ratios import differences, reason_against, require_honest_acceptance
 from draftwire.bench.refusals import BenchError
-from draftwire.bench.run import Options, prepare, table_of
+from draftwire.bench.run import Options, prepare
 from draftwire.bench.schedule import Measured, Plan
 from draftwire.bench.stages import Stages
+from draftwire.bench.table import table_of
 from draftwire.bench.warmup import Pass
 from draftwire.cli import app
+from draftwire.headers import DraftError
 from draftwire.pair import Pair, example_pair
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,6 +80,38 @@ def test_the_built_in_head(tmp_path: Path, pair: Pair) -> None:
         deployment(tmp_path, **{"model-path": str(pair.target)}).arms(["mtp"], [])
 
 
+@pytest.mark.parametrize("text", ["[1]", "{bad", ""])
+def test_the_built_in_head_of_a_broken_target(tmp_path: Path, text: str) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "config.json").write_text(text)
+    with pytest.raises(DraftError, match=r"expected (JSON|a JSON object); found \w+ in .*/config\.json;"):
+        deployment(tmp_path, **{"model-path": str(tmp_path / "target")}).arms(["mtp"], [])
+
+
+def test_a_tree_beside_the_chains(tmp_path: Path) -> None:
+    *chains, tree = deployment(tmp_path).arms(["eagle3"], [1, 5], tree=(2, 5))
+    assert [arm.label for arm in chains] == ["eagle3 1/1/2", "eagle3 5/1/6"]
+    assert tree.label == "eagle3 5/2/12" and tree.table["speculative-eagle-topk"] == 2
+
+
+def test_launch_flags_beside_the_file(tmp_path: Path) -> None:
+    """They go to every server as they are and before the file; those of speculation to the servers that speculate."""
+    file = deployment(tmp_path).file
+    said = ["--dp", "8", "--speculative-num-steps=2", "--enable-dp-attention", "--speculative-num-draft-tokens", "3",
+            "--max-running-requests", "64"]  # fmt: skip
+    mine = Deployment(file, said)
+    assert mine.beside == ("--dp", "8", "--enable-dp-attention", "--max-running-requests", "64")
+    assert (mine.limit, mine.replicas, mine.ranks) == (64, 8, 2)
+    baseline, drafted = mine.arms(["baseline", "eagle3"], [])
+    in_file = {key: value for key, value in PLAIN.items() if key != "max-running-requests"}
+    assert baseline.table == in_file
+    assert drafted.table == in_file | DRAFT | {"speculative-num-steps": "2", "speculative-num-draft-tokens": "3"}
+    assert drafted.label == "eagle3 2/1/3"
+    for flags in (["--port", "1"], ["--host=0.0.0.0"]):
+        with pytest.raises(BenchError, match=r"expected no --\w+ among the launch flags"):
+            Deployment(file, flags)
+
+
 @pytest.mark.parametrize(("change", "said"), [
     ({"max-running-requests": None}, r"expected max-running-requests, found none in .*speculation alone would"),
     ({"cuda-graph-max-bs-decode": None}, r"expected cuda-graph-bs-decode or .* speculation changes the graphs"),
@@ -113,12 +147,20 @@ def test_every_config_of_ours_can_be_measured() -> None:
 def test_the_order(tmp_path: Path) -> None:
     arms = deployment(tmp_path).arms(["baseline", "eagle3"], [1, 3])
     plan = Plan(arms, [LOAD], [LOAD._replace(fixed=True)], 1, 60)
-    visits = [(arm.label, first, times) for arm, first, times in plan.visits()]
-    assert visits == [("baseline", True, 1), ("eagle3 1/1/2", True, 1), ("eagle3 3/1/4", True, 2),
-                      ("eagle3 1/1/2", False, 1), ("baseline", False, 1)]  # fmt: skip
-    runs = [text for kind, text in plan.stages() if kind == "run" and "fixed" not in text]
-    assert [text.split(":")[0] for text in runs] == [
-        "baseline", "eagle3 1/1/2", "eagle3 3/1/4", "eagle3 3/1/4", "eagle3 1/1/2", "baseline"]  # fmt: skip
+    visits = [(arm.label, first) for arm, first in plan.visits()]
+    order = ["baseline", "eagle3 1/1/2", "eagle3 3/1/4", "eagle3 3/1/4", "eagle3 1/1/2", "baseline"]
+    assert visits == list(zip(order, [True] * 3 + [False] * 3, strict=True))
+    stages = list(plan.stages())
+    assert [text.split(":")[0] for kind, text in stages if kind == "start"] == order
+    assert [text.split(":")[0] for kind, text in stages if kind == "run" and "fixed" not in text] == order
+    assert [text.split(":")[0] for _, text in stages if "fixed" in text] == order[3:]
+
+
+def test_batches_of_the_baseline_alone(tmp_path: Path) -> None:
+    wide = LOAD._replace(concurrency=6)
+    plan = Plan(deployment(tmp_path).arms(["baseline", "eagle3"], []), [LOAD], [], 1, 60, batches=[wide])
+    assert [plan.of(arm) for arm in plan.arms] == [[LOAD, wide], [LOAD]]
+    assert [text.split(":")[0] for _, text in plan.stages() if "6 at once" in text] == ["baseline"] * 3
 
 
 def test_prompts(tmp_path: Path) -> None:
@@ -188,9 +230,10 @@ def test_a_measurement(tmp_path: Path) -> None:
     assert entry["outputs_equal"] == 0.75 and entry["mean_output_tokens"] == 40.0 and entry["repeats"] == 2
     assert measurement(drafted, LOAD, None)["speedup"] is None
     out = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    out.print(table_of([plain | {"tok_s": 12345.6, "ttft_ms": 12345.0}, entry | {"tok_s": 12345.6}]))
+    longest = {"tok_s": 12345.6, "concurrency": 16, "length": "fixed"}
+    out.print(table_of([plain | longest | {"ttft_ms": 12345.0}, entry | longest]))
     text = out.export_text()
-    assert "12345.6 (75-81)" in text and "1.50" in text and "…" not in text
+    assert "12.3k (0.1-0.1)" in text and "1.50 (1.39-1.62)" in text and "…" not in text
 
 
 def test_chance_has_no_equal_outputs(tmp_path: Path) -> None:
@@ -245,6 +288,14 @@ def test_time_left() -> None:
         pass
     assert stages.seconds["start"] < 1 and stages.left() == pytest.approx(20.0, abs=1.1)
     assert stages.line().startswith("[2/4] b, about 2")
+    stages.skip()
+    assert stages.line().startswith("[3/4] c, about 1")
+
+
+def test_time_left_of_a_second_run() -> None:
+    quiet = Console(file=open(os.devnull, "w"))  # noqa: SIM115
+    stages = Stages([("start", "a")], {"start": 40.0, "run": 10.0}, quiet, later=["start", "run", "run"])
+    assert stages.left() == pytest.approx(100.0, abs=0.1)
 
 
 def test_rows_are_added(tmp_path: Path) -> None:
@@ -280,6 +331,13 @@ def test_defaults(tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -
     _, _, plan = prepare(file, Options(out=tmp_path))
     assert [(load.concurrency, load.requests, load.tokens) for load in plan.loads] == [(1, 8, 64), (8, 24, 64)]
     assert [load.fixed for load in plan.fixed] == [True, True]
+    wide = deployment(tmp_path, **{"model-path": str(pair.target), "max-running-requests": 32}).file
+    assert [load.concurrency for load in prepare(wide, Options(out=tmp_path))[2].loads] == [1, 8], "of 24 prompts"
+    said = r"expected a prompt for each of 32 requests at once, found 24 in .*bench\.json; add some, or"
+    with pytest.raises(BenchError, match=said):
+        prepare(wide, Options(out=tmp_path, concurrency=[32]))
+    batches = prepare(wide, Options(out=tmp_path, concurrency=[1, 8], batches=[8, 12, 24, 25, 48]))[2].batches
+    assert [(load.concurrency, load.requests) for load in batches] == [(12, 24), (24, 24)]
     with pytest.raises(BenchError, match="expected --prompts, found none in the command; name a file of your own"):
         prepare(deployment(tmp_path).file, Options(out=tmp_path))
 

@@ -30,7 +30,7 @@ def test_a_row(bench: FakeDeployment) -> None:
     row = json.loads(out[-1])
     assert json.loads(bench.out.read_text()) == row
     assert row["order"] == ["baseline", "eagle3 1/1/2", "eagle3 3/1/4", "eagle3 3/1/4", "eagle3 1/1/2", "baseline"]
-    assert len(bench.pids.read_text().splitlines()) == 5  # The arm in the middle is measured twice by one server.
+    assert len(bench.pids.read_text().splitlines()) == 6, "each visit by a server of its own"
     assert row["server_differs"]["eagle3 3/1/4"] == {"effective_max_running_requests_per_dp": [4, 3]}
     entries = row["measurements"]
     assert [(e["arm"], e["steps"], e["concurrency"], e["length"]) for e in entries] == [
@@ -48,13 +48,42 @@ def test_a_row(bench: FakeDeployment) -> None:
             assert (entry["accept_length"], entry["accept_positions"]) == (2.0, [0.5, 0.5, 0.5])
             cost = entry["accept_length"] * baseline["tok_s"] / entry["tok_s"]
             assert entry["length"] == "fixed" or entry["step_cost_ratio"] == pytest.approx(cost, rel=1e-3)
+        assert entry["mean_output_tokens"] == (40 if entry["length"] == "fixed" else 39.5)
+    assert row["always_cut"] is False
+    differs = (
+        "eagle3 3/1/4 differs from the baseline by SGLang's own choice: effective_max_running_requests_per_dp 4 -> 3"
+    )
+    assert any(differs in line for line in out)
     assert err[0].startswith("[1/") and err[0].endswith("left")
     assert not list(bench.folder.glob("draftwire-bench-*"))
     assert bench.run()[0] == 0 and len(bench.out.read_text().splitlines()) == 2
 
 
+def test_answers_that_are_always_cut(bench: FakeDeployment) -> None:
+    """Fixed length would ask for the same: said, and not measured."""
+    status, out, err = bench.run("--requests", "3", "--temperature", "0.7", "--top-p", "0.9")
+    assert status == 0, err
+    row = json.loads(out[-1])
+    assert row["always_cut"] is True and {e["length"] for e in row["measurements"]} == {"eos"}
+    assert any("every answer was cut at the most tokens" in line for line in out)
+    assert all(e["outputs_equal"] is None for e in row["measurements"]), "drawn by chance"
+
+
+def test_launch_flags_reach_every_server(bench: FakeDeployment) -> None:
+    """The row names them; a speculative one goes to the drafted server only."""
+    said = ("--dp-size", "2", "--speculative-num-steps", "2", "--speculative-num-draft-tokens", "3")
+    status, out, err = bench.run("--requests", "3", "--", *said)
+    assert status == 0, err
+    row = json.loads(out[-1])
+    assert (row["flags"], row["dp_size"]) == (["--dp-size", "2"], 2)
+    assert row["order"] == ["baseline", "eagle3 2/1/3", "eagle3 2/1/3", "baseline"]
+    commands = [line.split() for line in bench.commands.read_text().splitlines()]
+    assert len(commands) == 4 and all(line[2:4] == ["--dp-size", "2"] for line in commands)
+    assert all("--speculative-num-steps" not in line for line in commands), "it is in the file"
+
+
 REFUSED = {
-    "other_length": "expected outputs as long within 5%, found 40.0 and 35.0 tokens in eagle3 3/1/4",
+    "other_length": "expected outputs as long within 5%, found 39.5 and 34.6 tokens in eagle3 3/1/4",
     "loop": "found 100% in baseline",
     "answer_nothing": "expected no failed requests, found 16 in eagle3 3/1/4: an answer without text",
     "other_sampling": "expected the same sampling, found sampling_defaults model and openai in eagle3 3/1/4",

@@ -121,6 +121,32 @@ def test_a_row_without_a_baseline_hides_none_that_has_one() -> None:
     assert len(speed_panels([alone, bench_row(3)])) == 1
 
 
+def test_speed_is_drawn_over_several_concurrencies_where_there_are_some() -> None:
+    wide, narrow = bench_row(3, concurrency=(1, 8)), bench_row(1, 5, concurrency=(1,))
+    assert [s.label for s in speed_panels([wide, narrow])[0].series] == ["no draft", "EAGLE-3, 3 steps"]
+    assert [s.label for s in speed_panels([narrow])[0].series][-1] == "EAGLE-3, 5 steps"
+    elsewhere = narrow | {"flags": ["--dp-size", "8"]}
+    assert [p.title for p in speed_panels([wide, elsewhere])] == ["a --dp-size 8", "a"]
+
+
+def test_what_a_reader_must_know_of_a_row() -> None:
+    """The servers' other differences, and that a fixed length would have asked for the same."""
+    differs = {"eagle3 3/1/4": {"disable_overlap_schedule": [False, True]}, "mtp 1/1/2": {}}
+    report = write_report([bench_row(3, always_cut=True, server_differs=differs)])
+    assert "Every answer was cut at the most tokens: at fixed length the requests are the same." in report
+    said = "Beside its draft, eagle3 3/1/4 differs from the baseline by SGLang's own choice: disable_overlap_schedule"
+    assert f"{said} False -> True." in report and "mtp 1/1/2 differs" not in report
+    assert "1.87x (1.68 to 2.06)" in report
+
+
+def test_a_measured_tree_is_said() -> None:
+    measured = {"accept_length": 3.5, "tok_s": 80.0, "tok_s_min": 79.0, "tok_s_max": 81.0, "chain_tok_s": 86.0}
+    row = tune_row()
+    report = write_report([row | {"tree": row["tree"] | {"measured": measured}}])
+    assert "Measured, it accepts 3.50 and makes 80.0 (79.0 to 81.0) tok/s; the chain beside it 86.0." in report
+    assert "is not predicted" not in report and "is not predicted" in write_report([row])
+
+
 def test_labels_tell_trees_and_heads_apart() -> None:
     row = bench_row(3)
     tree = row["measurements"][1] | {"topk": 4, "draft_tokens": 8}

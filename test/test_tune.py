@@ -30,11 +30,17 @@ class Bench(SimpleNamespace):
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     write_launch_file(tmp_path, prompts=200, limit=32)
-    made = Bench(folder=tmp_path, asked=[], slower=1.0)
+    made = Bench(folder=tmp_path, asked=[], options=[], slower=1.0)
 
     def run(file: Path, options, progress) -> dict:
         made.asked.append(list(options.steps))
+        made.options.append(options)
         row = bench_row(*options.steps, concurrency=tuple(options.concurrency), config=str(file))
+        if options.tree:
+            topk, steps = options.tree
+            chain = next(m for m in row["measurements"] if m["steps"] == steps)
+            found = {"topk": topk, "draft_tokens": 12, "tok_s": 50.0, "accept_length": 4.5}
+            row["measurements"].append(chain | found)
         if len(made.asked) > 1:
             for m in row["measurements"]:
                 m |= {key: m[key] * made.slower for key in ("tok_s", "tok_s_min", "tok_s_max")}
@@ -64,6 +70,32 @@ def test_what_was_measured_slower_is_said_to_be_outside(bench: Bench) -> None:
     assert done.exit_code == 0 and bench.asked[1] == [max(range(1, 6), key=lambda k: speed(32, k))]
     assert done.stdout.count("outside") == 3 and not any(m["within"] for m in bench.rows[0]["checked"])
     assert bench.rows[0]["at"] == 32
+
+
+def test_the_time_left_and_the_batches_of_the_first_run(bench: Bench) -> None:
+    """The second run is that of a baseline and three chains, each started twice; 6 and 12 tokens are verified."""
+    assert bench.tune().exit_code == 0
+    first, second = bench.options
+    assert list(first.later).count("start") == 8 and list(first.batches) == [6, 12]
+    assert not second.later and not second.batches
+
+
+def test_a_tree_is_measured_beside_the_best_chain(bench: Bench) -> None:
+    done = bench.tune("--tree")
+    assert done.exit_code == 0, done.stderr
+    (row,) = bench.rows
+    steps = row["tree"]["steps"]
+    assert bench.options[0].tree is None and bench.options[1].tree == (2, steps)
+    assert bench.options[0].later.count("start") == 10
+    assert row["tree"]["measured"]["tok_s"] == 50.0
+    assert row["tree"]["measured"]["chain_tok_s"] == pytest.approx(speed(1, steps))
+    assert "Measured, it accepts 4.50 and makes 50.0 (" in done.stdout
+    assert {m["steps"] for m in row["checked"]} == set(bench.asked[1]) and len(row["checked"]) == 9
+
+
+def test_a_tree_alone_is_refused(bench: Bench) -> None:
+    done = bench.tune("--tree", "--check", "0")
+    assert done.exit_code == 2 and "expected --check of at least 1 with --tree" in done.stderr and not bench.asked
 
 
 def test_no_check_measures_once(bench: Bench) -> None:

@@ -21,7 +21,11 @@ def test_a_whole_run(tune: FakeDeployment) -> None:
     row = json.loads(out[-1])
     assert [json.loads(line) for line in tune.out.read_text().splitlines()] == [row]
     assert [p["accept_length"] for p in row["predictions"]] == pytest.approx([1.5, 2, 2.5])
-    assert [m["arm"] for m in row["measurements"]] == ["baseline", "eagle3", "eagle3"], "no run of fixed length"
+    assert [(m["arm"], m["concurrency"]) for m in row["measurements"]] == [
+        ("baseline", 1), ("baseline", 4), ("eagle3", 1), ("eagle3", 1)]  # fmt: skip
+    (costs,) = row["costs"]
+    assert costs["steps"] == 3 and costs["verify"] > 0, "from the baseline with 4 tokens in its batch"
+    assert {m["length"] for m in row["measurements"]} == {"eos"}, "no run of fixed length"
     assert len(row["checked"]) == 1 and row["checked"][0]["accept_length"] > 1
 
 

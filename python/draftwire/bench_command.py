@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from draftwire.bench_options import Concurrency, Out, Port, Prompts, Requests, R
 
 
 def bench(
+    context: typer.Context,
     config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="A file of SGLang's own --config.")],
     arms: Annotated[str, typer.Option(help="Of baseline, eagle3 and mtp (the target's own head).")] = "baseline,eagle3",
     concurrency: Concurrency = "",
@@ -29,9 +31,10 @@ def bench(
 ) -> None:
     """Serve CONFIG.yaml with and without its draft, in the order A B B A, and measure both by upstream's own client.
 
-    The baseline is the file without its speculative-* keys. Prints a table and, last, the row as JSON, which is
-    also added to DIR/results.jsonl. Exit status: 0 measured, 1 the draft is mis-wired or a ratio was refused (no row is
-    written then), 2 it could not measure.
+    The baseline is the file without its speculative-* keys; launch flags after `--` go to every server, speculative
+    ones to those with a draft. Prints a table and, last, the row as JSON, which is also added to DIR/results.jsonl.
+    Exit status: 0 measured, 1 the draft is mis-wired or a ratio was refused (no row is written then), 2 it could not
+    measure.
     """
     from draftwire.cli import one_line
 
@@ -43,12 +46,12 @@ def bench(
         try:
             options = Options(
                 names(arms), numbers(concurrency, "--concurrency"), numbers(steps, "--steps"), prompts, out, tokens,
-                requests, rounds, temperature, top_p, timeout, port,
+                requests, rounds, temperature, top_p, timeout, port, context.args,
             )  # fmt: skip
             verdict = None
             if samples:
                 prepare(config, options)
-                verdict = examine(config, samples)
+                verdict = examine(config, samples, context.args)
             status = 1 if verdict == "MISWIRED" and not anyway else 0
             if status:
                 typer.echo("draftwire: not measured: the draft is mis-wired; mend it, or add --anyway", err=True)
@@ -77,15 +80,15 @@ def numbers(text: str, option: str) -> list[int]:
         raise ValueError(f"expected numbers such as 1,4; found {text!r} in {option}; correct it") from None
 
 
-def examine(config: Path, samples: Path) -> str:
+def examine(config: Path, samples: Path, flags: Sequence[str] = ()) -> str:
     """The doctor's verdict on the training samples; its report goes to stderr."""
     from draftwire.doctor import collect
     from draftwire.samples_command import STATUS, examine_samples
 
-    text, status = examine_samples(collect(config=config), samples)
+    text, status = examine_samples(collect(config=config, command_line=flags), samples)
     typer.echo(text, err=True)
     return next(name for name, number in STATUS.items() if number == status)
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(bench)
+    app.command(context_settings={"allow_extra_args": True})(bench)

@@ -11,6 +11,7 @@ from typing import Any
 from draftwire.headers import DraftError
 
 LARGEST_FILE = 1024 * 1024
+COMMAND_LINE = "the command line"
 ALIASES = {
     "config": "config",
     "model": "model-path",
@@ -83,7 +84,7 @@ def read_flags(config: Path | None, command_line: Sequence[str]) -> Flags:
         raise DraftError("one file after --config", repr(named), "the launch flags", "name the file")
     file = config or (Path(str(named)) if named is not None else None)
     values = _read_file(file) if file else {}
-    sources = {**dict.fromkeys(values, str(file and file.name)), **dict.fromkeys(given, "the command line")}
+    sources = {**dict.fromkeys(values, str(file and file.name)), **dict.fromkeys(given, COMMAND_LINE)}
     return Flags({**values, **given}, sources)
 
 
@@ -105,10 +106,10 @@ def _read_command_line(tokens: Sequence[str]) -> dict[str, Any]:
     for token in tokens:
         if token.startswith("--") and len(token) > 2:
             raw, equals, value = token[2:].partition("=")
-            name = canonical(raw, "the command line")
+            name = canonical(raw, COMMAND_LINE)
             values[name] = value if equals else True
         elif name is None:
-            raise DraftError("launch flags such as --tp-size 8", repr(token)[:60], "the command line", "name the flag")
+            raise DraftError("launch flags such as --tp-size 8", repr(token)[:60], COMMAND_LINE, "name the flag")
         elif values[name] is True:
             values[name] = token
         elif isinstance(values[name], list):

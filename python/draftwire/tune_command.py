@@ -26,6 +26,7 @@ def tune(
     concurrency: Concurrency = "",
     at: Annotated[int, typer.Option(min=0, help="Requests at once to be fastest with; default the fewest.")] = 0,
     check: Annotated[int, typer.Option(min=0, help="How many of the best to measure afterwards.")] = 3,
+    tree: Annotated[bool, typer.Option("--tree", help="Measure a tree (topk 2) beside the best.")] = False,
     prompts: Prompts = None,
     out: Out = Path("benchmarks"),
     tokens: Tokens = 0,
@@ -56,7 +57,7 @@ def tune(
                 concurrency=numbers(concurrency, "--concurrency"), steps=(1, most), prompts=prompts, out=out,
                 tokens=tokens, requests=requests, rounds=rounds, timeout=timeout, port=port,
             )  # fmt: skip
-            run(file, options, most, at, check)
+            run(file, options, most, at, check, tree)
         except RatioRefused as refused:
             typer.echo(f"draftwire: {refused}", err=True)
             raise typer.Exit(1) from None
@@ -84,16 +85,21 @@ def predict_row(file: Path, most: int, at: int) -> None:
     print(json.dumps({**_named(rows[-1]), **study.findings(), "checked": []}), flush=True)
 
 
-def run(file: Path, options: Options, most: int, at: int, check: int, out: Console | None = None,
+def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool = False, out: Console | None = None,
         progress: Console | None = None) -> dict[str, Any]:  # fmt: skip
-    """Measure, predict, measure the best; the row, which is appended and is the last line printed."""
+    """Measure, predict, measure the best; the row, which is appended and is the last line printed.
+
+    The baseline is also measured with as many requests at once as the widest verification has tokens, where the file
+    serves so many and there are prompts: from it follows what a verification costs.
+    """
     from dataclasses import replace
 
     from rich.console import Console
 
     from draftwire.bench.refusals import BenchError
     from draftwire.bench.run import prepare, publish
-    from draftwire.bench.tuning import Study, compare
+    from draftwire.bench.sentences import tree_line
+    from draftwire.bench.tuning import TOPK, Study, compare, compare_tree
 
     out, progress = out or Console(), progress or Console(stderr=True)
     deployment, _, plan = prepare(file, options)
@@ -103,15 +109,25 @@ def run(file: Path, options: Options, most: int, at: int, check: int, out: Conso
     options = replace(options, concurrency=users)
     if at and at not in users:
         raise BenchError(f"a concurrency of {users}", at, "--at", "name one that is measured")
-    first = comparable_row(file, options, progress)
+    if tree and not check:
+        raise BenchError("--check of at least 1 with --tree", check, "the command", "a tree is measured beside a chain")
+    likely = list(range(most, max(most - check, 0), -1))
+    second = prepare(file, replace(options, steps=likely, tree=(TOPK, most) if tree else None))[2] if check else None
+    later = [kind for kind, text in second._replace(fixed=()).stages()] if second else []
+    wide = [min(users) * (most + 1), min(users) * TOPK * (most + 1)]
+    first = comparable_row(file, replace(options, batches=wide, later=later), progress)
     study = Study(first, most, at)
     say(study, out)
     row = {**_named(first), **study.findings(), "checked": []}
     best = sorted(p.steps for p in study.best(check))
     if best:
-        again = comparable_row(file, replace(options, steps=best), progress)
-        row["checked"] = compare(row["predictions"], again["measurements"])
+        branched = (TOPK, row["tree"]["steps"]) if tree else None
+        again = comparable_row(file, replace(options, steps=best, tree=branched), progress)["measurements"]
+        row["checked"] = compare(row["predictions"], again)
+        row["tree"]["measured"] = compare_tree(row["tree"], again, row["at"])
         say_checked(row["checked"], out)
+        if tree:
+            _print(out, tree_line(row["tree"]))
     publish(row, options.out)
     return row
 
@@ -136,7 +152,7 @@ def say(study: Study, out: Console) -> None:
     """Predictions, costs and the best, for a person."""
     from rich.table import Table
 
-    from draftwire.bench.report import best_line, stop_line, tree_line
+    from draftwire.bench.sentences import best_line, stop_line, tree_line
 
     found = study.findings()
     table = Table(caption="tok/s: predicted (from the slowest and the fastest runs)", box=None)

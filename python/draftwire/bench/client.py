@@ -94,6 +94,12 @@ class Run(NamedTuple):
         )
 
 
+def _directly() -> dict[str, str]:
+    """A server of ours is on this machine, whatever proxy the environment names for the rest."""
+    said = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(filter(None, (said, "127.0.0.1"))))
+
+
 class Client:
     """A process that runs upstream's client; a context manager. It starts to import at once and is awaited later."""
 
@@ -109,7 +115,7 @@ class Client:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [self.python, "-m", "draftwire.bench.upstream", str(theirs)],
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"},
+                env={**os.environ, **_directly(), "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from draftwire.bench.refusals import BenchError
-from draftwire.draft import find_directory
+from draftwire.draft import find_directory, read_config
 from draftwire.engine import small_engine
-from draftwire.flags import Flags, read_flags
+from draftwire.flags import COMMAND_LINE, Flags, canonical, read_flags
 
 ARMS = ("baseline", "eagle3", "mtp")
 GRAPHS = ("cuda-graph-bs-decode", "cuda-graph-max-bs-decode", "cuda-graph-bs", "cuda-graph-max-bs",
@@ -50,14 +49,22 @@ class Arm(NamedTuple):
 
 
 class Deployment:
-    """What a launch file says. Raises DraftError or BenchError, one line, on one that cannot be compared."""
+    """What a launch file says, and the launch flags beside it, which go before it as upstream has it.
 
-    def __init__(self, file: Path):
+    `beside`: those of the flags that every arm gets on its command line as they are; speculative ones go into the arms'
+    files. Raises DraftError or BenchError, one line, on what cannot be compared.
+    """
+
+    def __init__(self, file: Path, flags: Sequence[str] = ()):
         self.file = file
-        self.flags = read_flags(file, [])
+        self.flags = read_flags(file, flags)
+        self.beside = _without_speculative(flags)
         for name in ("speculative-algorithm", "model-path"):
             if not self.flags.said(name):
                 raise BenchError(f"{name}", "none", file, "name what is to be served")
+        if ours := next((name for name in ("host", "port") if self.flags.sources.get(name) == COMMAND_LINE), None):
+            raise BenchError(f"no --{ours} among the launch flags", f"--{ours}", COMMAND_LINE,
+                             "the servers are local; name a port with bench's own --port")  # fmt: skip
         _require_equal_limits(self.flags, file)
 
     @property
@@ -77,6 +84,11 @@ class Deployment:
         return self.flags.number("tp-size") or 1
 
     @property
+    def replicas(self) -> int:
+        """Of data parallelism."""
+        return self.flags.number("dp-size") or 1
+
+    @property
     def on_cpu(self) -> bool:
         return self.flags.text("device") == "cpu"
 
@@ -90,8 +102,11 @@ class Deployment:
         wanted = small_engine("cpu", self.ranks).env if self.on_cpu else {}
         return {name: value for name, value in wanted.items() if name not in os.environ}
 
-    def arms(self, names: Sequence[str], steps: Sequence[int]) -> list[Arm]:
-        """In the order measured first. steps: of each speculative arm, one server each; none: as the file says."""
+    def arms(self, names: Sequence[str], steps: Sequence[int], tree: tuple[int, int] | None = None) -> list[Arm]:
+        """In the order measured first. steps: of each speculative arm, one server each; none: as the file says.
+
+        tree: topk and steps of one more EAGLE-3 arm.
+        """
         if wrong := [name for name in names if name not in ARMS] or (["none"] if not names else []):
             raise BenchError(f"arms of {', '.join(ARMS)}", wrong[0], "--arms", "name some of them")
         if bad := [number for number in steps if not 1 <= number <= 64]:
@@ -99,13 +114,15 @@ class Deployment:
         arms = []
         for name in dict.fromkeys(names):
             if name == "baseline":
-                arms.append(Arm(name, _without_speculation(self.flags.values)))
+                arms.append(Arm(name, {k: v for k, v in self._table().items() if not k.startswith("speculative-")}))
                 continue
-            table = dict(self.flags.values) if name == "eagle3" else self._with_built_in_head()
+            table = self._table() if name == "eagle3" else self._with_built_in_head()
             if name == "eagle3" and self.flags.text("speculative-algorithm") != "EAGLE3":
                 found = self.flags.text("speculative-algorithm")
                 raise BenchError("speculative-algorithm EAGLE3", found, self.file, "leave eagle3 out of --arms")
             arms += [self._speculative(name, table, number) for number in dict.fromkeys(steps) or [None]]
+            if tree and name == "eagle3":
+                arms.append(_tree(table, *tree))
         return sorted(arms, key=lambda arm: arm.name != "baseline")
 
     def _speculative(self, name: str, table: dict[str, Any], steps: int | None) -> Arm:
@@ -115,25 +132,56 @@ class Deployment:
         topk, tokens = said[TOPK] or 1, said[TOKENS] or 1
         if steps is None:
             return Arm(name, table, said[STEPS], topk, tokens)
-        # A chain has one node a step; a tree topk first and topk * topk in each further step. The root is the last.
-        most = 1 + topk + (steps - 1) * topk * topk
-        tokens = steps + 1 if topk == 1 else min(tokens, most)
+        tokens = steps + 1 if topk == 1 else min(tokens, nodes(topk, steps))
         return Arm(name, table | {STEPS: steps, TOKENS: tokens}, steps, topk, tokens)
 
+    def _table(self) -> dict[str, Any]:
+        """The file's own keys, and of the flags beside it those that decide about speculation."""
+        sources = self.flags.sources
+        return {
+            key: value
+            for key, value in self.flags.values.items()
+            if key.startswith("speculative-") or sources[key] != COMMAND_LINE
+        }
+
     def _with_built_in_head(self) -> dict[str, Any]:
-        config = find_directory(self.target) / "config.json"
-        said = json.loads(config.read_text())
-        text = said.get("text_config") if isinstance(said.get("text_config"), dict) else said
+        directory = find_directory(self.target)
+        said = read_config(directory)
+        inner = said.get("text_config")
+        text = inner if isinstance(inner, dict) else said
         layers = text.get("num_nextn_predict_layers") or 0
         if not layers:
-            raise BenchError("a target with a built-in MTP head (num_nextn_predict_layers 1)", layers, config,
-                             "leave mtp out of --arms")  # fmt: skip
-        kept = {key: value for key, value in self.flags.values.items() if key not in OF_A_DRAFT}
+            raise BenchError("a target with a built-in MTP head (num_nextn_predict_layers 1)", layers,
+                             directory / "config.json", "leave mtp out of --arms")  # fmt: skip
+        kept = {key: value for key, value in self._table().items() if key not in OF_A_DRAFT}
         return kept | {"speculative-algorithm": "EAGLE"}
 
 
-def _without_speculation(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if not key.startswith("speculative-")}
+def nodes(topk: int, steps: int) -> int:
+    """The most that a tree verifies: the root, topk in its first step, topk * topk in each further one."""
+    return 1 + topk + (steps - 1) * topk * topk
+
+
+def tree_tokens(topk: int, steps: int) -> int:
+    """What a tree of `topk` is given to verify where nobody says: topk chains' worth, as far as it has nodes."""
+    return min(topk * (steps + 1), nodes(topk, steps))
+
+
+def _tree(table: Mapping[str, Any], topk: int, steps: int) -> Arm:
+    tokens = tree_tokens(topk, steps)
+    return Arm("eagle3", {**table, STEPS: steps, TOPK: topk, TOKENS: tokens}, steps, topk, tokens)
+
+
+def _without_speculative(command_line: Sequence[str]) -> tuple[str, ...]:
+    """Flags with their values, those of speculation left out."""
+    kept: list[str] = []
+    keeps = True
+    for token in command_line:
+        if token.startswith("--"):
+            name = canonical(token[2:].partition("=")[0], COMMAND_LINE)
+            keeps = not name.startswith("speculative-")
+        kept += [token] if keeps else []
+    return tuple(kept)
 
 
 def _require_equal_limits(flags: Flags, file: Path) -> None:

@@ -29,7 +29,7 @@ class Panel(NamedTuple):
 def setting(row: Row) -> tuple[str, ...]:
     """Rows with the same one are measurements of the same thing; of them the charts show the latest."""
     keys = ("config", "device", "sglang", "delivery", "tp_size", "draft_sha256")
-    return tuple(str(row.get(key)) for key in keys)
+    return (*(str(row.get(key)) for key in keys), " ".join(row.get("flags") or ()))
 
 
 def has_baseline(row: Row) -> bool:
@@ -47,10 +47,17 @@ def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
     return list(reversed(last.values()))
 
 
+def _with_most_loads(rows: Sequence[Row]) -> list[Row]:
+    """Of each setting the rows that were measured at several concurrencies, where there is one."""
+    several = [row for row in rows if len({e["concurrency"] for e in row["measurements"]}) > 1]
+    settings = {setting(row) for row in several}
+    return [row for row in rows if row in several or setting(row) not in settings]
+
+
 def name_of(row: Row) -> tuple[str, str]:
     """A setting's title and what is under it."""
     ranks = f", tp {row['tp_size']}" if row.get("tp_size", 1) != 1 else ""
-    title = PurePath(row["config"]).stem
+    title = " ".join([PurePath(row["config"]).stem, *(row.get("flags") or ())])
     return title, f"{row['device']}{ranks}, SGLang {row['sglang']}, {row['delivery']}"
 
 
@@ -83,9 +90,9 @@ def ended(row: Row) -> list[Mapping[str, Any]]:
 
 
 def speed_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Tokens a second by concurrency."""
+    """Tokens a second by concurrency, of rows with more than one where there are such."""
     out = []
-    for row in latest(rows, "bench"):
+    for row in latest(_with_most_loads([row for row in rows if row["benchmark"] == "bench"]), "bench"):
         series = [
             Series(label, entries[0]["arm"],
                    tuple((e["concurrency"], e["tok_s"], e["tok_s_min"], e["tok_s_max"]) for e in entries))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from draftwire.bench.client import Load
 from draftwire.bench.deployment import Deployment
@@ -20,21 +19,21 @@ from draftwire.bench.provenance import hash_weights, provenance
 from draftwire.bench.ratios import differences, require_honest_acceptance
 from draftwire.bench.refusals import BenchError, RatioRefused
 from draftwire.bench.schedule import Measured, Plan, measure
+from draftwire.bench.sentences import notes_of
+from draftwire.bench.table import LEGEND, table_of
 from draftwire.demo import kept_on_failure
 
 LEAST_REQUESTS, REQUESTS_A_USER = 8, 4
 TOKENS = 512
 CONCURRENCY = (1, 8, 32)
-LEGEND = (
-    "tok/s: median (least-most); TTFT, TPOT: ms; accepted: tokens a verify step;\n"
-    "gain: tok/s over the baseline's; same: share of outputs equal to the baseline's"
-)
 
 
 @dataclass
 class Options:
-    """The command's, beside the file. concurrency: none takes those of CONCURRENCY within the file's limit. requests,
-    tokens: 0 takes the default. timeout: seconds of a stage.
+    """The command's, beside the file. concurrency: none takes those of CONCURRENCY that the file serves and there are
+    prompts for. requests, tokens: 0 takes the default. timeout: seconds of a stage. flags: launch flags of every
+    server. tree: topk and steps of one more EAGLE-3 arm. batches: concurrencies of the baseline alone. later: kinds of
+    stages after this run, for the time left.
     """
 
     arms: Sequence[str] = ("baseline", "eagle3")
@@ -49,28 +48,42 @@ class Options:
     top_p: float = 1.0
     timeout: float = 1800.0
     port: int = 0
+    flags: Sequence[str] = ()
+    tree: tuple[int, int] | None = None
+    batches: Sequence[int] = ()
+    later: Sequence[str] = ()
 
 
 def prepare(file: Path, options: Options) -> tuple[Deployment, Prompts, Plan]:
     """All that can be refused before a server is started. Raises DraftError or BenchError."""
     require_honest_acceptance()
     require_writable(options.out / "results.jsonl")
-    deployment = Deployment(file)
-    concurrency = options.concurrency or [users for users in CONCURRENCY if users <= deployment.limit]
+    deployment = Deployment(file, options.flags)
+    prompts = read_prompts(options.prompts or default_prompts(deployment.target))
+    most = min(deployment.limit, len(prompts.items))
+    concurrency = options.concurrency or [users for users in CONCURRENCY if users <= most]
     for users in concurrency:
         if not 1 <= users <= deployment.limit:
             raise BenchError(f"1 to {deployment.limit} requests at once (max-running-requests)", users,
                              "--concurrency", "name others")  # fmt: skip
-    prompts = read_prompts(options.prompts or default_prompts(deployment.target))
     loads = [_load(users, options, prompts) for users in dict.fromkeys(concurrency)]
-    arms = deployment.arms(options.arms, options.steps)
+    arms = deployment.arms(options.arms, options.steps, options.tree)
     fixed = [load._replace(fixed=True) for load in loads]
-    return deployment, prompts, Plan(arms, loads, fixed, options.rounds, options.timeout, options.port)
+    batches = [_load(users, options, prompts) for users in options.batches if users <= most]
+    batches = [load for load in batches if load not in loads]
+    return (
+        deployment,
+        prompts,
+        Plan(arms, loads, fixed, options.rounds, options.timeout, options.port, batches, options.later),
+    )
 
 
 def _load(users: int, options: Options, prompts: Prompts) -> Load:
+    if users > len(prompts.items):
+        raise BenchError(f"a prompt for each of {users} requests at once", len(prompts.items), prompts.file,
+                         "add some, or name fewer with --concurrency")  # fmt: skip
     wanted = options.requests or min(len(prompts.items), max(LEAST_REQUESTS, REQUESTS_A_USER * users))
-    prompts.first(max(wanted, users))
+    prompts.first(wanted)
     tokens = options.tokens or prompts.max_tokens or TOKENS
     return Load(max(wanted, users), users, tokens, False, options.temperature, options.top_p)
 
@@ -86,7 +99,8 @@ def bench(
     out, progress = out or Console(), progress or Console(stderr=True)
     row = measured_row(file, options, progress, doctor=doctor)
     out.print(table_of(row["measurements"]))
-    out.print(LEGEND, highlight=False, soft_wrap=True)
+    for line in (LEGEND, *notes_of(row)):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
     refused = [entry for entry in row["measurements"] if entry["refused"]]
     for entry in refused:
         where = f"at {entry['concurrency']} at once, length {entry['length']}"
@@ -105,13 +119,15 @@ def measured_row(
     """Provenance and measurements of one run, not appended. fixed: at fixed length too."""
     deployment, prompts, plan = prepare(file, options)
     plan = plan if fixed else plan._replace(fixed=())
-    most = max(load.requests for load in plan.loads)
+    most = max(load.requests for load in (*plan.loads, *plan.batches))
     with kept_on_failure("draftwire-bench-") as folder:
         weights = hash_weights(deployment.draft) if deployment.draft else None
         measured = measure(plan, deployment, prompts.first(most), folder, progress)
     row = provenance(deployment, prompts, weights)
     row |= {"tokens": plan.loads[0].tokens, "temperature": options.temperature, "top_p": options.top_p}
-    row |= {"order": [arm.label for arm, _, times in plan.visits() for _ in range(times)], "doctor": doctor}
+    row |= {"order": [arm.label for arm, _ in plan.visits()], "doctor": doctor}
+    # Every answer was cut at the most tokens: with the end of sequence ignored the requests would be the same ones.
+    row["always_cut"] = all(one.is_cut(plan.loads) for one in measured)
     baseline = next((one for one in measured if one.arm.name == "baseline"), None)
     drafted = [one for one in measured if one is not baseline]
     row["server_differs"] = {one.arm.label: differences(baseline, one) for one in drafted} if baseline else {}
@@ -127,30 +143,5 @@ def publish(row: dict[str, Any], folder: Path) -> None:
 
 
 def entries(measured: Sequence[Measured], plan: Plan, baseline: Measured | None) -> list[dict[str, Any]]:
-    loads = [*plan.loads, *plan.fixed]
-    return [measurement(one, load, baseline) for one in measured for load in loads]
-
-
-def table_of(entries: Sequence[dict[str, Any]]) -> Table:
-    """What a person reads, within 80 columns. The row holds more."""
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    for heading in ("", "users", "length", "tok/s", "TTFT", "TPOT", "accepted", "gain", "same"):
-        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
-    for entry in entries:
-        steps = f" {entry['steps']}/{entry['topk']}/{entry['draft_tokens']}" if entry["steps"] else ""
-        table.add_row(
-            entry["arm"] + steps,
-            str(entry["concurrency"]),
-            entry["length"],
-            f"{entry['tok_s']:.1f} ({entry['tok_s_min']:.0f}-{entry['tok_s_max']:.0f})",
-            f"{entry['ttft_ms']:.0f}",
-            f"{entry['tpot_ms']:.1f}",
-            _or_dash(entry["accept_length"]),
-            _or_dash(entry["speedup"]),
-            _or_dash(entry["outputs_equal"]),
-        )
-    return table
-
-
-def _or_dash(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    loads = [*plan.loads, *plan.batches, *plan.fixed]
+    return [measurement(one, load, baseline) for one in measured for load in loads if load in one.runs]

@@ -21,9 +21,11 @@ GUESSES = {"start": 40.0, "warm": 5.0, "probe": 15.0, "run": 15.0}
 
 
 class Plan(NamedTuple):
-    """`loads`: to measure in every visit of an arm. `fixed`: once an arm, or none. `rounds`: runs of each load a visit.
+    """`loads`: to measure in every visit of an arm. `fixed`: once an arm, in its second visit, or none. `rounds`: runs
+    of each load a visit. `batches`: further loads of the baseline alone.
 
-    `timeout`: seconds that any stage may last. `port`: 0 takes a free one for each server.
+    `timeout`: seconds that any stage may last. `port`: 0 takes a free one for each server. `later`: kinds of stages
+    that follow on this plan, for the time left.
     """
 
     arms: Sequence[Arm]
@@ -32,24 +34,30 @@ class Plan(NamedTuple):
     rounds: int
     timeout: float
     port: int = 0
+    batches: Sequence[Load] = ()
+    later: Sequence[str] = ()
 
-    def visits(self) -> Iterator[tuple[Arm, bool, int]]:
-        """Arm, whether it is its first server, visits by that server: A B C C B A with five servers."""
-        *others, last = self.arms
-        yield from ((arm, True, 1) for arm in others)
-        yield last, True, 2
-        yield from ((arm, False, 1) for arm in reversed(others))
+    def visits(self) -> Iterator[tuple[Arm, bool]]:
+        """Arm, and whether it is its first visit: A B C C B A. Each is a server of its own, since the same command
+        started twice is not the same server to the percent.
+        """
+        yield from ((arm, True) for arm in self.arms)
+        yield from ((arm, False) for arm in reversed(self.arms))
+
+    def of(self, arm: Arm) -> list[Load]:
+        """What is measured of an arm in each visit."""
+        return [*self.loads, *(self.batches if arm.name == "baseline" else ())]
 
     def stages(self) -> Iterator[tuple[str, str]]:
         """Kind and text of every stage."""
-        for arm, first, times in self.visits():
+        for arm, first in self.visits():
             yield "start", f"{arm.label}: starting SGLang"
             yield "warm", f"{arm.label}: warming up"
             if first:
-                yield from (("probe", f"{arm.label}: {_say(load)}, untimed") for load in self.loads)
-            for _ in range(times * self.rounds):
-                yield from (("run", f"{arm.label}: {_say(load)}") for load in self.loads)
-            if first:
+                yield from (("probe", f"{arm.label}: {_say(load)}, untimed") for load in self.of(arm))
+            for _ in range(self.rounds):
+                yield from (("run", f"{arm.label}: {_say(load)}") for load in self.of(arm))
+            if not first:
                 yield from (("run", f"{arm.label}: {_say(load)}, length fixed") for load in self.fixed)
 
 
@@ -66,21 +74,26 @@ class Measured:
     runs: dict[Load, list[Run]] = field(default_factory=dict)
     passes: dict[Load, Pass] = field(default_factory=dict)
 
+    def is_cut(self, loads: Sequence[Load]) -> bool:
+        """Whether none of its answers ended by itself."""
+        return all(len(output) == load.tokens for load in loads for output in self.passes[load].outputs)
+
 
 def measure(plan: Plan, deployment: Deployment, prompts: list[Any], folder: Path, console: Console) -> list[Measured]:
     """Every arm of the plan, in the plan's order. Raises ServerError or BenchError, one line, and leaves no process."""
-    stages = Stages(list(plan.stages()), GUESSES, console)
+    stages = Stages(list(plan.stages()), GUESSES, console, plan.later)
     measured = {arm.label: Measured(arm) for arm in plan.arms}
     with Client(folder, deployment.tokenizer, deployment.target) as client:
         texts: list[str] = []
-        for number, (arm, first, times) in enumerate(plan.visits(), 1):
+        for number, (arm, first) in enumerate(plan.visits(), 1):
             log = folder / f"server-{number}.log"
-            flags = ["--config", str(arm.write(folder))]
+            flags = ["--config", str(arm.write(folder)), *deployment.beside]
             with Server(flags, log, env=deployment.environment(), port=plan.port or None) as server:
                 with stages.next():
                     server.wait_ready(plan.timeout, stages.tick)
                     texts = texts or client.render(prompts, SET, plan.timeout)
-                Visit(plan, server, client, texts, stages, measured[arm.label]).run(first, times)
+                same = not first and all(one.is_cut(plan.loads) for one in measured.values())
+                Visit(plan, server, client, texts, stages, measured[arm.label]).run(first, same)
     return list(measured.values())
 
 
@@ -100,29 +113,27 @@ class Visit(NamedTuple):
     stages: Stages
     arm: Measured
 
-    def run(self, first: bool, times: int) -> None:
-        plan, tick = self.plan, self.stages.tick
+    def run(self, first: bool, same: bool) -> None:
+        """`same`: that every answer of every arm was cut at the most tokens, so that fixed length asks for the same."""
+        plan, tick, loads = self.plan, self.stages.tick, self.plan.of(self.arm.arm)
         with self.stages.next():
-            warm(self.server, self.texts, max(load.concurrency for load in plan.loads), plan.timeout, tick)
+            warm(self.server, self.texts, max(load.concurrency for load in loads), plan.timeout, tick)
         if first:
             self.arm.info = _say_of(self.server)
-            for load in plan.loads:
+            for load in loads:
                 with self.stages.next():
                     self.arm.passes[load] = probe(self.server, self.texts, load, plan.timeout, tick)
-        for _ in range(times * plan.rounds):
-            for load in plan.loads:
+        for load in loads * plan.rounds:
+            with self.stages.next():
                 self._time(load)
-        if first:
-            for load, fixed in zip(plan.loads, plan.fixed, strict=bool(plan.fixed)):
-                self._time(fixed, self.arm.passes[load])
+        for load in () if first else plan.fixed:
+            if same:
+                self.stages.skip()
+                continue
+            with self.stages.next():
+                self._time(load)
+                self.arm.passes[load] = probe(self.server, self.texts, load, plan.timeout, tick)
 
-    def _time(self, load: Load, seen: Pass | None = None) -> None:
-        with self.stages.next():
-            run = self.client.measure(self.server, load, SET, self.plan.timeout, self.stages.tick)
-            if seen is not None:
-                # Where no answer of the load that ends with a sequence was short, both are the same requests.
-                same = all(len(output) == load.tokens for output in seen.outputs)
-                tick = self.stages.tick
-                other = seen if same else probe(self.server, self.texts, load, self.plan.timeout, tick)
-                self.arm.passes[load] = other
+    def _time(self, load: Load) -> None:
+        run = self.client.measure(self.server, load, SET, self.plan.timeout, self.stages.tick)
         self.arm.runs.setdefault(load, []).append(run)

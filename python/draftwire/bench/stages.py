@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -13,21 +13,23 @@ from rich.status import Status
 class Stages:
     """Planned stages by kind, in order. A kind's next stage is taken to last as long as its last one did.
 
-    guesses: seconds of a kind before one has been seen.
+    guesses: seconds of a kind before one has been seen. later: kinds of stages that follow on the plan.
     """
 
-    def __init__(self, plan: list[tuple[str, str]], guesses: dict[str, float], console: Console):
-        self.plan, self.seconds, self.console = plan, dict(guesses), console
+    def __init__(
+        self, plan: list[tuple[str, str]], guesses: dict[str, float], console: Console, later: Sequence[str] = ()
+    ):
+        self.plan, self.seconds, self.console, self.later = plan, dict(guesses), console, later
         self.at = 0
         self.start = 0.0
         self.status: Status | None = None
 
     def left(self) -> float:
-        """Seconds to the end of the plan, by what was seen so far."""
+        """Seconds to the end of the plan and of what follows it, by what was seen so far."""
         running = time.monotonic() - self.start if self.start else 0.0
         kind = self.plan[self.at][0] if self.at < len(self.plan) else ""
         now = max(self.seconds.get(kind, 0.0) - running, 0.0)
-        return now + sum(self.seconds[kind] for kind, _ in self.plan[self.at + 1 :])
+        return now + sum(self.seconds[kind] for kind in (*(k for k, _ in self.plan[self.at + 1 :]), *self.later))
 
     def line(self) -> str:
         return f"[{self.at + 1}/{len(self.plan)}] {self.plan[self.at][1]}, about {_clock(self.left())} left"
@@ -35,6 +37,10 @@ class Stages:
     def tick(self, _: float = 0) -> None:
         if self.status is not None:
             self.status.update(self.line())
+
+    def skip(self) -> None:
+        """The plan's next stage is not needed."""
+        self.at += 1
 
     @contextmanager
     def next(self) -> Iterator[None]:

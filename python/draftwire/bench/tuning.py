@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftwire.bench.costs import Costs, take_apart, tree_must_accept
+from draftwire.bench.deployment import tree_tokens
 from draftwire.bench.prediction import (
     Crossover,
     Point,
@@ -20,6 +21,7 @@ from draftwire.bench.prediction import (
 )
 from draftwire.bench.refusals import BenchError
 
+TOPK = 2  # Of the tree that is compared with a chain.
 # What a prediction rests on, of a measurement's keys.
 KEPT = (
     "arm", "steps", "topk", "draft_tokens", "concurrency", "length", "requests", "repeats", "tok_s", "tok_s_min",
@@ -64,10 +66,10 @@ class Study:
         tree accepts; a tree that drafts as deep costs a chain's step and what it verifies beyond it.
 
         most: what it can accept. at_least: that the tokens verified beyond the chain's were taken as free, for want
-        of a baseline at such a batch.
+        of a baseline at such a batch. measured: by `compare_tree`.
         """
         best = self.best()[0]
-        tokens = min(2 * (best.steps + 1), 1 + 2 + (best.steps - 1) * 4)
+        tokens = tree_tokens(TOPK, best.steps)
         points = [p for p in self.drafted if p.concurrency == self.at]
         step = line(sorted((p.steps, p.step(p.tok_s)) for p in points), best.steps)
         batches = sorted((p.concurrency, p.step(p.tok_s)) for p in self.plain)
@@ -75,8 +77,9 @@ class Study:
         if self.at * tokens <= batches[-1][0]:
             more = line(batches, self.at * tokens) - line(batches, self.at * (best.steps + 1))
         must = tree_must_accept(best.accept_length, step, max(more or 0.0, 0.0))
-        return {"steps": best.steps, "topk": 2, "draft_tokens": tokens, "must_accept": round(must, 3),
-                "chain": round(best.accept_length, 3), "most": best.steps + 1, "at_least": more is None}  # fmt: skip
+        return {"steps": best.steps, "topk": TOPK, "draft_tokens": tokens, "must_accept": round(must, 3),
+                "chain": round(best.accept_length, 3), "most": best.steps + 1, "at_least": more is None,
+                "measured": None}  # fmt: skip
 
     def left_out(self) -> list[tuple[Point, float]]:
         """Measured step counts between others, each with the speed that the others alone predict."""
@@ -119,6 +122,20 @@ def compare(predictions: Sequence[Mapping[str, Any]], measured: Sequence[Mapping
             out.append({**kept, "accept_length": length, "predicted": speeds[key],
                         "off": round(speeds[key] / m["tok_s"] - 1, 4), "within": within})  # fmt: skip
     return out
+
+
+def compare_tree(
+    tree: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], concurrency: int
+) -> dict[str, Any] | None:
+    """The tree's own measurement of a run, and of the chain beside it, both in tokens a second; None without both."""
+    here = [m for m in measured if m["concurrency"] == concurrency and m["length"] == "eos"]
+    found, chain = (
+        next((m for m in here if (m["topk"], m["steps"]) == (topk, tree["steps"])), None) for topk in (tree["topk"], 1)
+    )
+    if found is None or chain is None:
+        return None
+    kept = ("tok_s", "tok_s_min", "tok_s_max", "speedup", "accept_length", "accept_positions")
+    return {key: found[key] for key in kept} | {"chain_tok_s": chain["tok_s"]}
 
 
 def _entry(p: Prediction) -> dict[str, Any]:

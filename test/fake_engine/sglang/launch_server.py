@@ -1,7 +1,8 @@
 """A server that answers as SGLang does, with a child as SGLang has; a draft makes it faster.
 
 FAKE_FAULT: die_loading, hang, die_serving, answer_nothing, other_length, loop, other_sampling (of the speculative
-server only, but for the first two). FAKE_PIDS: a file that gets the ids of the server and its child.
+server only, but for the first two). FAKE_PIDS: a file that gets the ids of the server and its child; `commands`
+beside it gets its launch flags.
 """
 
 import json
@@ -19,6 +20,8 @@ drafted = "speculative-" in Path(config).read_text()
 child = subprocess.Popen(["sleep", "600"])
 with open(os.environ["FAKE_PIDS"], "a") as pids:
     pids.write(f"{os.getpid()} {child.pid}\n")
+with open(Path(os.environ["FAKE_PIDS"]).parent / "commands", "a") as commands:
+    print(*sys.argv[1:], file=commands)
 signal.signal(signal.SIGTERM, lambda *_: (child.kill(), child.wait(), os._exit(0)))
 if FAULT == "die_loading":
     sys.exit("RuntimeError: no memory for the weights")
@@ -41,6 +44,8 @@ class Answers(BaseHTTPRequestHandler):
         if drafted and FAULT == "die_serving":
             print("RuntimeError: CUDA error", file=sys.stderr, flush=True)
             os._exit(1)
+        if asked["text"].endswith("3") and not sampling["ignore_eos"]:
+            tokens -= 4  # An answer that ends by itself.
         if drafted and FAULT == "other_length" and not sampling["ignore_eos"]:
             tokens -= tokens // 8
         time.sleep(tokens * (0.001 if drafted else 0.002))

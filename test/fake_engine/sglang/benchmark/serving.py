@@ -15,6 +15,8 @@ def cli_main():
     for flag in ("--port", "--seed", "--warmup-requests", "--num-prompts", "--max-concurrency"):
         parser.add_argument(flag, type=int, required=True)
     parser.add_argument("--sharegpt-output-len", type=int, required=True)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--top-p", type=float, default=1.0)
     for flag in ("--flush-cache", "--disable-tqdm", "--output-details", "--disable-ignore-eos"):
         parser.add_argument(flag, action="store_true")
     args = parser.parse_args()
@@ -23,6 +25,7 @@ def cli_main():
 
     def ask(prompt):
         sampling = {"max_new_tokens": args.sharegpt_output_len, "ignore_eos": not args.disable_ignore_eos}
+        sampling |= {"temperature": args.temperature, "top_p": args.top_p}
         body = json.dumps({"text": prompt, "sampling_params": sampling}).encode()
         with urllib.request.urlopen(f"http://{args.host}:{args.port}/generate", body) as answer:
             return json.load(answer)

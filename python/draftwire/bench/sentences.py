@@ -1,0 +1,59 @@
+"""What rows of bench and tune say in words, on a terminal and in the report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from draftwire.bench.panels import Row
+
+
+def notes_of(row: Mapping[str, Any]) -> list[str]:
+    """What a reader of the measurements must know, a line each."""
+    lines = []
+    if row.get("always_cut"):
+        lines.append("every answer was cut at the most tokens: at fixed length the requests are the same")
+    for arm, changed in (row.get("server_differs") or {}).items():
+        pairs = ", ".join(f"{key} {before} -> {after}" for key, (before, after) in changed.items())
+        lines += [f"beside its draft, {arm} differs from the baseline by SGLang's own choice: {pairs}"] if pairs else []
+    return lines
+
+
+def best_line(row: Row) -> str:
+    """The fastest at each concurrency."""
+    each = [f"at {p['concurrency']} at once {_steps(p['steps'])}, {p['speedup']:.2f}x" for p in row["best"]]
+    return f"Fastest by prediction: {'; '.join(each)}."
+
+
+def stop_line(row: Row) -> str:
+    """Where speculation stops paying."""
+    kept = next(p["steps"] for p in row["best"] if p["concurrency"] == row["at"])
+    return (
+        f"From how many requests at once speculation stops paying: with {_steps(kept)} throughout, "
+        f"{row['stops_paying']['said']}; with the fastest number at each, {row['stops_paying_at_best']['said']}."
+    )
+
+
+def tree_line(tree: Mapping[str, Any]) -> str:
+    """What a tree would have to accept, said in two sentences."""
+    must, most = tree["must_accept"], tree["most"]
+    end = f", of {most} at most" if must <= most else f": more than the {most} that it can"
+    found = tree.get("measured")
+    last = "What a tree accepts is not predicted: a chain's run does not tell."
+    if found:
+        last = f"Measured, it accepts {found['accept_length']:.2f} and makes {say_speed(found)} tok/s; "
+        last += f"the chain beside it {found['chain_tok_s']:,.1f}."
+    return (
+        f"A tree (topk {tree['topk']}, {_steps(tree['steps'])}, {tree['draft_tokens']} tokens) would have to accept "
+        f"{'at least ' if tree['at_least'] else ''}{must:.2f} a step to be as fast{end}; the chain accepts "
+        f"{tree['chain']:.2f}. {last}"
+    )
+
+
+def say_speed(e: Mapping[str, Any]) -> str:
+    """Tokens a second: median, least and most."""
+    return f"{e['tok_s']:,.1f} ({e['tok_s_min']:,.1f} to {e['tok_s_max']:,.1f})"
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' if count != 1 else ''}"
