@@ -20,6 +20,7 @@ STOCK = {"DRAFTWIRE": "off"}
 PROMPTS, TOKENS = 12, 48
 COUNTS = ("--speculative-num-steps", "3", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4")
 WIRED = [0, 3, 6]
+NAN = b"\xc0\x7f"  # in bfloat16
 # YaRN that leaves every frequency as it is, all turning faster than beta_fast: only the magnitude is another.
 MAGNIFIED = {
     "rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": 4096, "beta_fast": 1e-3,
@@ -79,6 +80,13 @@ def random_rows(folder: Path) -> Path:
     return wired(folder, tensors=read_weights() | {"embed_tokens.weight": ("F32", (1024, 192), rows)})
 
 
+def diverged(folder: Path) -> Path:
+    """One NaN in one norm, as after a step whose loss was infinite."""
+    weights = read_weights()
+    dtype, shape, data = weights["midlayer.hidden_norm.weight"]
+    return wired(folder, tensors=weights | {"midlayer.hidden_norm.weight": (dtype, shape, NAN + data[len(NAN) :])})
+
+
 def top_level(folder: Path) -> Path:
     return damage(folder, None, **{IDS: WIRED, "speculators_model_type": "eagle3"})
 
@@ -108,6 +116,7 @@ FAULTS = (
     Fault("tensors_known", "mlp.up_proj under another name", renamed),
     Fault("tensors_complete", "no lm_head", headless),
     Fault("shapes_match_config", "num_key_value_heads 4 of 8", changed(num_key_value_heads=4)),
+    Fault("weights_are_numbers", "one NaN in hidden_norm.weight", diverged),
     Fault("head_not_tied", "tied embeddings, 640 of 1,024 tokens", changed(tie_word_embeddings=True)),
     Fault("vocabulary_map_fits", "d2t with target ids for offsets", direct_ids),
     Fault("embedding_is_targets", "random rows in the draft's embedding", random_rows),

@@ -1,4 +1,5 @@
-"""Draft directories of any size that take no disk: a config, safetensors headers, and holes for the weights."""
+"""Draft directories of any size that take no disk: a config, safetensors headers, and holes for the weights; vectors,
+which are norms, are ones."""
 
 from __future__ import annotations
 
@@ -26,16 +27,21 @@ def write_sparse(folder: Path, config: Mapping[str, Any], changes: Mapping[str, 
 
 
 def write_header(file: Path, shapes: Mapping[str, tuple[str, list[int]]]) -> None:
-    """A safetensors file whose data is one hole."""
-    entries, at = {}, 0
+    """A safetensors file whose matrices are holes, and whose vectors in bfloat16 are ones."""
+    entries, at, vectors = {}, 0, []
     for name, (dtype, shape) in shapes.items():
         size = math.prod(shape) * WIDTHS[dtype]
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        if dtype == "BF16" and len(shape) == 1:
+            vectors.append((at, size))
         at += size
     header = json.dumps(entries).encode()
     with file.open("wb") as stream:
         stream.write(struct.pack("<Q", len(header)) + header)
         stream.truncate(8 + len(header) + at)
+        for start, size in vectors:
+            stream.seek(8 + len(header) + start)
+            stream.write(b"\x80\x3f" * (size // 2))
 
 
 def _shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:

@@ -1,7 +1,8 @@
 """The configs behind public reports, rebuilt from their facts, get the verdict that each report's resolution gives.
 
 A file under reports/ holds ids, sizes and flags; `assumed` says which of them the report does not tell. Weights are
-headers and holes. What is not named in `found` is no error, and `mended` (the resolution) has no error at all.
+headers and holes, but for norms, which are ones, and the rows that `embedding` asks for. What is not named in `found`
+is no error, and `mended` (the resolution) has no error at all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from embeddings import write_embeddings
 from sparse import write_sparse
 
 from draftwire.doctor import Report, collect, examine
@@ -19,10 +21,14 @@ FILES = sorted((Path(__file__).parent / "reports").glob("*.json"))
 
 
 def examine_report(folder: Path, facts: dict[str, Any]) -> Report:
-    draft = write_sparse(folder / "draft", facts["draft"], facts.get("tensors", {}))
+    shape = (facts["draft"]["vocab_size"], facts["draft"]["hidden_size"])
+    embedding = {"embed_tokens.weight": list(shape)} if "embedding" in facts else {}
+    draft = write_sparse(folder / "draft", facts["draft"], facts.get("tensors", {}) | embedding)
     target = folder / "target"
     target.mkdir()
     (target / "config.json").write_text(json.dumps(facts["target"]))
+    if embedding:
+        write_embeddings(draft, target, facts["embedding"], shape)
     case = collect(
         str(draft), str(target), None, facts["flags"], facts["release"],
         facts["delivery"], {},

@@ -20,12 +20,13 @@ DELIVERIES = ("stock", "overlay", "patch")
 class Case:
     """What the checks look at. `target` and `flags` are None where they were not named.
 
-    `delivery`: stock, overlay or patch, whichever of draftwire is at work in the server.
+    `delivery`: stock, overlay or patch, whichever of draftwire is at work in the server. `named`: what --draft and
+    --target say, empty where the launch flags named it.
     """
 
     def __init__(self, draft: Draft, target: Target | None, flags: Flags | None, release: str, delivery: str,
-                 environment: Mapping[str, str]):  # fmt: skip
-        self.draft, self.target, self.flags = draft, target, flags
+                 environment: Mapping[str, str], named: tuple[str, str] = ("", "")):  # fmt: skip
+        self.draft, self.target, self.flags, self.named = draft, target, flags, named
         self.release, self.delivery, self.environment = release, delivery, environment
 
     @cached_property

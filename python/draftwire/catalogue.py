@@ -22,6 +22,7 @@ UNMEASURED = {
     "ids_before_graphs": "a release before 0.5.11 and CUDA graphs",
     "states_reduced": "a release before 0.5.14 and a fused all-reduce between GPUs",
     "two_batch_overlap_off": "this engine has no two-batch overlap without GPUs",
+    "launch_serves_this_pair": "what is served then is another pair, and costs what that one costs",
     "fed_back_state_said": "what is not said breaks nothing until a trainer meant the other state",
     "head_dim_served": "the CPU engine takes any size of head, and pads heads that do not divide among ranks",
     "quantization_is_own": "the CPU engine builds fp8 only on processors with AMX, and awq on none",
@@ -38,9 +39,9 @@ def write_catalogue(costs: Mapping[str, Any]) -> str:
     lines += ["                 [--sglang RELEASE] [--json] [--list | --explain NAME | --only NAME]"]
     lines += ["draftwire launch CONFIG.yaml [flags]", "```", ""]
     lines += [
-        "It reads configs, safetensors headers, a few rows of weights and the launch flags, and runs nothing: no GPU,",
-        "no torch, under a second. Exit status 0: nothing wrong; 1: an error; 2: it could not look. `launch` runs the",
-        "same checks and then SGLang's own server; an error stops it unless `--anyway` is said.", "",
+        "It reads configs, safetensors headers, norms, a few rows of other weights and the launch flags, and runs",
+        "nothing: no GPU, no torch, under a second. Exit status 0: nothing wrong; 1: an error; 2: it could not look.",
+        "`launch` runs the same checks and then SGLang's own server; an error stops it unless `--anyway` is said.", "",
         "WIRED: every check of the wiring looked and all is well. MISWIRED: an error. UNKNOWN: neither; a check that",
         "was skipped is never counted as well. Without `--sglang` the release is the one installed beside draftwire,",
         "without `--delivery` it is served as this environment would serve it: stock, with the overlay, or patched.",

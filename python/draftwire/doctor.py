@@ -85,6 +85,7 @@ def collect(
     """
     environment = os.environ if environment is None else environment
     flags = read_flags(config, command_line) if config or command_line else None
+    named = (draft or "", target or "")
     draft = draft or (flags.text("speculative-draft-model-path") if flags else "")
     if not draft:
         raise DraftError("a draft", "none named", "--draft and the launch flags",
@@ -97,7 +98,7 @@ def collect(
     try:
         read = read_draft(find_directory(draft))
         _require_draft(read)
-        return Case(read, _find_target(target, flags, read.config), flags, release, delivery, environment)
+        return Case(read, _find_target(target, flags, read.config), flags, release, delivery, environment, named)
     except OSError as failure:
         where = failure.filename or draft
         raise DraftError(

@@ -16,6 +16,7 @@ NEWEST = RELEASES[-1]
 # The first release that has each.
 SINCE = {
     "rope_parameters": "0.5.10",  # models/llama.py; before, only rope_theta and rope_scaling
+    "states_gathered_by_group": "0.5.10",  # deepseek_v2.py: over the ranks of one attention; before, over all of them
     "ids_before_graphs": "0.5.11",  # model_runner.py sets the config's ids before graphs are captured
     "spec_v2_trees": "0.5.11",  # server_args.py; before, SGLANG_ENABLE_SPEC_V2 takes topk 1 only
     "plugins": "0.5.11",  # sglang/srt/plugins

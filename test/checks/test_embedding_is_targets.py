@@ -28,6 +28,19 @@ def test_random_rows(tmp_path: Path) -> None:
     only(look(NAME, embedded(tmp_path / "draft", noise())), "warning", "look random")
 
 
+def test_a_rotated_target(tmp_path: Path) -> None:
+    dtype, shape, data = read_weights("target")["model.embed_tokens.weight"]
+    assert dtype == "BF16" and shape == (1024, 192)
+    # Reversing the columns keeps each row's length. Another row's length is none of a rotation's.
+    turned = [data[row * 384 : row * 384 + 384] for row in range(1024)]
+    turned = [b"".join(row[at : at + 2] for at in range(382, -2, -2)) for row in turned]
+    found = look(NAME, embedded(tmp_path / "draft", (dtype, shape, b"".join(turned))), delivery="stock")
+    only(found, "error", "looks rotated", "16 rows of the same length")
+    assert found[0].report.endswith("vllm-ascend/pull/7038")
+    turned[32] = turned[33]
+    only(look(NAME, embedded(tmp_path / "not", (dtype, shape, b"".join(turned)))), "warning", "look random")
+
+
 def test_trained_rows(tmp_path: Path) -> None:
     trained = embedded(tmp_path / "draft", noise(), embed_requires_grad=True)
     only(look(NAME, trained, delivery="stock"), "error", "replace it")

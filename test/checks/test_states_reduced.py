@@ -1,4 +1,6 @@
-from cases import EXAMPLE, look, only
+from pathlib import Path
+
+from cases import EXAMPLE, look, only, write_target
 
 DRAFT = EXAMPLE / "draft"
 
@@ -28,3 +30,16 @@ def test_a_scattered_embedding() -> None:
     only(look(NAME, DRAFT, flag, release="0.5.14", delivery="patch"), "ok")
     only(look(NAME, release="0.5.13", delivery="patch"), "ok")
     only(look(NAME, launch=None, release="0.5.13", delivery="patch"), "skipped")
+
+
+def test_gathered_from_every_rank(tmp_path: Path) -> None:
+    flags = (*TP, "--dp-size", "2", "--enable-dp-attention", "--moe-a2a-backend", "deepep")
+    for delivery in ("stock", "patch"):
+        only(look(NAME, DRAFT, *flags, release="0.5.9", delivery=delivery), "error", "every rank", "deepep", "0.5.10")
+    only(look(NAME, DRAFT, *flags, release="0.5.10"), "ok")
+    only(look(NAME, DRAFT, *flags[:-2], release="0.5.9"), "ok")
+    only(look(NAME, DRAFT, *flags[:-1], "mori", release="0.5.9"), "ok")
+    only(look(NAME, DRAFT, *TP, *flags[-2:], release="0.5.9"), "warning", "partial sum")
+    other = write_target(tmp_path / "target", architectures=["Qwen3MoeForCausalLM"])
+    only(look(NAME, DRAFT, *flags, release="0.5.9", target=other), "ok")
+    only(look(NAME, DRAFT, *flags, release="0.5.9", target=None), "skipped")

@@ -4,11 +4,13 @@ What: some rows of `embed_tokens.weight` of both, read from disk; their cosine a
 
 Why: SGLang puts the target's embedding into a draft of the same width and never looks at the draft's. Random rows, a
 known bug of an exporter, are thus harmless here and ruin the draft in vLLM; rows that were trained are lost here. A
-target whose embedding was rotated by its quantiser does not fit a draft that was trained on the plain one.
+target whose embedding was rotated by its quantiser does not fit a draft that was trained on the plain one: its rows are
+as long as the draft's and point elsewhere.
 
 Example: TorchSpec exports with random rows: poor in vLLM, fine in SGLang.
 
-Remedy: copy the target's rows into the draft; for an embedding that was trained, `draftwire convert` and the overlay.
+Remedy: copy the target's rows into the draft; for an embedding that was trained, `draftwire convert` and the overlay;
+for a rotated target, its plain weights.
 
 Reports:
 - https://github.com/lightseekorg/TorchSpec/issues/38
@@ -20,9 +22,12 @@ import math
 
 from draftwire.case import Case
 from draftwire.finding import UNREPORTED, Finding, error, ok, skipped, warning
+from draftwire.headers import Stored
 from draftwire.rows import read_row
 
 ROWS, COLUMNS = 16, 256
+# Lengths of rows that are no rotation differ by more: sqrt(1 / hidden size) of them even where both are random.
+ROTATED = 0.005
 
 
 def check(case: Case) -> Finding:
@@ -61,11 +66,26 @@ def check(case: Case) -> Finding:
         )  # fmt: skip
     if mean > 0.99:
         return ok("The rows are the target's.", seen)
+    if mean < 0.5 and _are_as_long(mine, theirs, rows):
+        return error(
+            "The target's embedding looks rotated, and SGLang gives it to a draft with the plain one.", seen,
+            f"{len(rows)} rows of the same length in both",
+            remedy="Serve the target's plain weights, or a draft that was trained on these.",
+            report="https://github.com/vllm-project/vllm-ascend/pull/7038",
+        )  # fmt: skip
     what = "look random" if mean < 0.2 else "differ from the target's"
     return warning(
         f"The draft's embedding rows {what}; SGLang replaces them, other engines do not.", seen,
         remedy="Copy the target's embed_tokens.weight into the draft, unless it was trained on its own.",
     )  # fmt: skip
+
+
+def _are_as_long(mine: Stored, theirs: Stored, rows: list[int]) -> bool:
+    for row in rows:
+        a, b = (math.hypot(*(read_row(tensor, row) or [])) for tensor in (mine, theirs))
+        if not math.isfinite(a + b) or abs(a - b) > ROTATED * b:
+            return False
+    return True
 
 
 def _cosine(a: list[float], b: list[float]) -> float | None:
