@@ -14,6 +14,7 @@ from statistics import median
 
 import pytest
 import yaml
+from built_in_head import with_built_in_head
 from processes import descendants, is_alive
 
 from draftwire.bench.client import Client, Load
@@ -147,6 +148,21 @@ def test_the_figures_are_upstreams(tmp_path: Path, arm: str) -> None:
                 shown = " ".join(f"{value:.1f}" for value in mine), " ".join(f"{v:.1f}" for v in theirs[name])
                 print(f"{arm}, {users} at once, {name}: {shown[0]} by us, {shown[1]} by hand")
                 assert abs(median(mine) - median(theirs[name])) <= spread, name
+
+
+def test_the_built_in_head(tmp_path: Path, pair: Pair) -> None:
+    """All three arms in one row: the target's own MTP layer, here an untrained one, accepts little."""
+    table = yaml.safe_load(CONFIG.read_text())
+    table["model-path"] = str(with_built_in_head(pair.target, tmp_path / "target"))
+    (tmp_path / "three.yaml").write_text(yaml.safe_dump(table))
+    arms = ("--arms", "baseline,eagle3,mtp", "--prompts", str(default_prompts(str(pair.target))))
+    row, text = bench(tmp_path / "three.yaml", tmp_path, *arms, "--concurrency", "1", "--requests", "4")
+    print(text)
+    assert row["order"] == [*(three := ["baseline", "eagle3 3/1/4", "mtp 3/1/4"]), *reversed(three)]
+    drafted, head = entry(row, "eagle3", 1), entry(row, "mtp", 1)
+    assert head["outputs_equal"] == drafted["outputs_equal"] == 1.0
+    assert 1 <= head["accept_length"] < 1.5 < 2.3 < drafted["accept_length"]
+    assert head["speedup"] < drafted["speedup"] and head["refused"] is None
 
 
 @pytest.mark.parametrize("stage", ["starting SGLang", "untimed", "1 at once, about"])

@@ -1,4 +1,4 @@
-"""The SGLang plugin: keep the `intel_amx` attention backend on a machine without AMX.
+"""The SGLang plugin: keep the `intel_amx` attention backend on a machine without AMX, and wait for no GPU.
 
 SGLang replaces `intel_amx` by `torch_native` where the machine has no AMX, and `torch_native` can neither verify
 EAGLE drafts nor prefill MLA. The operators registered here need no AMX, so the platform fact `has_amx` is overridden.
@@ -38,6 +38,8 @@ def activate() -> None:
     except Exception as error:
         expected = "sglang.srt.runtime_context.override_platform to accept has_amx"
         raise SystemExit(_line(f"{expected}, found {error!r}", "use SGLang 0.5.20 to 0.5.23")) from error
+    # DeepSeek's built-in head, given the target's embedding, waits for a GPU whether or not there is one.
+    torch.cuda.synchronize = lambda device=None: None
 
 
 def _line(expected_and_found: str, remedy: str) -> str:

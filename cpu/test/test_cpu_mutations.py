@@ -63,6 +63,7 @@ MUTATIONS = [
     ("platform.py", '!= "1"', '== "0"', PLATFORM),
     ("platform.py", "if torch.cuda.is_available():", "if False:", PLATFORM),
     ("platform.py", 'raise SystemExit(_line(f"{expected}', 'raise ValueError(_line(f"{expected}', PLATFORM),
+    ("platform.py", "torch.cuda.synchronize = ", "waits = ", PLATFORM),
     ("installed.py", '"sgl-kernel")', ")", IMPORT),
 ]
 

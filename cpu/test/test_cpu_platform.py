@@ -66,6 +66,7 @@ def asked(monkeypatch):
     monkeypatch.setitem(sys.modules, "sgl_kernel", sgl_kernel)
     monkeypatch.setenv("SGLANG_USE_CPU_ENGINE", "1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "synchronize", torch.cuda.synchronize)
     return calls
 
 
@@ -74,10 +75,20 @@ def test_the_override_is_installed_where_the_cpu_engine_is_asked_for(asked):
     assert asked == [{"has_amx": True}]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to wait for")
+def test_no_gpu_is_waited_for(asked):
+    with pytest.raises((RuntimeError, AssertionError)):
+        torch.cuda.synchronize()
+    platform.activate()
+    torch.cuda.synchronize()
+    torch.cuda.synchronize("cuda:0")
+
+
 def test_nothing_is_done_where_cuda_is_present(asked, monkeypatch):
+    before = torch.cuda.synchronize
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     platform.activate()
-    assert asked == []
+    assert asked == [] and torch.cuda.synchronize is before
 
 
 def test_another_sgl_kernel_stops_the_server(asked, monkeypatch):
