@@ -62,14 +62,24 @@ def test_acceptance_is_predicted_whatever_the_machine_does(run: dict) -> None:
 
 def test_the_command_measures_predicts_and_measures_again(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "draftwire", "tune", str(CONFIG), "--concurrency", "1", "--most", "3"]
-    command += ["--check", "1", "--requests", "4", "--tokens", "32", "--rounds", "1", "--out", str(tmp_path)]
+    command += ["--check", "1", "--tree", "--requests", "4", "--tokens", "32", "--rounds", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     row = json.loads(done.stdout.splitlines()[-1])
     assert [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()] == [row]
-    assert [m["steps"] for m in row["measurements"] if m["length"] == "eos"] == [None, 1, 3]
+    assert [(m["steps"], m["concurrency"]) for m in row["measurements"]] == [
+        (None, 1),
+        (None, 4),
+        (None, 8),
+        (1, 1),
+        (3, 1),
+    ]
+    (costs,) = row["costs"]
+    assert costs["steps"] == 3 and 0 < costs["plain"] < costs["verify"], "4 tokens in a batch cost more than 1"
     (checked,) = row["checked"]
     best = next(p for p in row["best"] if p["concurrency"] == 1)
     assert checked["steps"] == best["steps"] and checked["tok_s"] > 0
     assert checked["accept_length"] == pytest.approx(best["accept_length"], rel=0.1)
     assert "Fastest by prediction" in done.stdout and "would have to accept" in done.stdout
+    tree = row["tree"]["measured"]
+    assert best["accept_length"] < tree["accept_length"] <= row["tree"]["most"] and tree["chain_tok_s"] > 0

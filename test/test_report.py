@@ -129,6 +129,17 @@ def test_speed_is_drawn_over_several_concurrencies_where_there_are_some() -> Non
     assert [p.title for p in speed_panels([wide, elsewhere])] == ["a --dp-size 8", "a"]
 
 
+def test_panels_of_one_device_have_one_scale() -> None:
+    slow = bench_row(3, delivery="stock")
+    for e in slow["measurements"]:
+        e |= {key: e[key] / 2 for key in ("tok_s", "tok_s_min", "tok_s_max")}
+    panels = speed_panels([slow, bench_row(3), bench_row(3, device="gpu")])
+    series = [s for p in panels if p.subtitle.startswith("cpu") for s in p.series]
+    heights = [y for s in series for point in s.points for y in point[1:]]
+    assert [p.ends for p in panels[1:]] == [(min(heights), max(heights))] * 2
+    assert panels[0].ends[0] == 2 * min(heights)
+
+
 def test_what_a_reader_must_know_of_a_row() -> None:
     """The servers' other differences, and that a fixed length would have asked for the same."""
     differs = {"eagle3 3/1/4": {"disable_overlap_schedule": [False, True]}, "mtp 1/1/2": {}}

@@ -165,16 +165,16 @@ def _speed(axes: Any, panel: Panel) -> None:
 
     tints = _lines(axes, panel)
     places = sorted({point[0] for one in panel.series for point in one.points})
-    values = [value for one in panel.series for point in one.points for value in point[1:]]
+    least, most = panel.ends
     if len(places) > 1:
         axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(places))
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
-    if max(values) > 8 * min(values):
-        _log_scale(axes, min(values), max(values))
+    if most > 8 * least:
+        _log_scale(axes, least, most)
     else:
-        axes.set_ylim(0, 1.08 * max(values))
+        axes.set_ylim(0, 1.08 * most)
     axes.set_xlabel("requests at once")
     axes.set_ylabel("tokens a second")
     _name_lines(axes, panel, tints)

@@ -21,9 +21,12 @@ class Series(NamedTuple):
 
 
 class Panel(NamedTuple):
+    """`ends`: least and most y of the panels that are read against each other, those of one device."""
+
     title: str
     subtitle: str
     series: tuple[Series, ...]
+    ends: tuple[float, float] = (0.0, 0.0)
 
 
 def setting(row: Row) -> tuple[str, ...]:
@@ -91,15 +94,18 @@ def ended(row: Row) -> list[Mapping[str, Any]]:
 
 def speed_panels(rows: Sequence[Row]) -> list[Panel]:
     """Tokens a second by concurrency, of rows with more than one where there are such."""
-    out = []
+    panels: list[tuple[str, Panel]] = []
     for row in latest(_with_most_loads([row for row in rows if row["benchmark"] == "bench"]), "bench"):
         series = [
             Series(label, entries[0]["arm"],
                    tuple((e["concurrency"], e["tok_s"], e["tok_s_min"], e["tok_s_max"]) for e in entries))
             for label, entries in grouped(ended(row)).items()
         ]  # fmt: skip
-        out += [Panel(*name_of(row), tuple(series))] if series else []
-    return out
+        panels += [(row["device"], Panel(*name_of(row), tuple(series)))] if series else []
+    heights: dict[str, list[float]] = {}
+    for device, panel in panels[:MOST]:
+        heights.setdefault(device, []).extend(y for one in panel.series for point in one.points for y in point[1:])
+    return [panel._replace(ends=(min(heights[device]), max(heights[device]))) for device, panel in panels[:MOST]]
 
 
 def acceptance_panels(rows: Sequence[Row]) -> list[Panel]:
