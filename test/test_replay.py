@@ -12,6 +12,7 @@ from draft_cases import TRAINERS_DEFAULT, combinations, stretched
 from draft_damage import add_joint_norm, add_norms, damage
 from speculators_oracle import compute_logits, made_once
 
+from draftwire import loaded_draft
 from draftwire import replay as module
 from draftwire.draft import DraftError, read_draft
 from draftwire.loaded_draft import MissingTensor
@@ -94,6 +95,41 @@ def test_batched_wirings_are_the_single_ones(samples: Samples, monkeypatch: pyte
         assert (together[i] == alone).float().mean() > 0.995
 
 
+def test_what_a_row_attends_to() -> None:
+    """Of the first step its own and the one before, with a window of 2; of each later step its own row."""
+    first = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    own = [[int(i == j) for j in range(4)] for i in range(4)]
+    assert module._mask(4, 0, 2)[0, 0].int().tolist() == first
+    wanted = [[*a, *b, *b] for a, b in zip(first, own, strict=True)]
+    assert module._mask(4, 2, 2)[0, 0].int().tolist() == wanted
+    assert module._mask(4, 0, None)[0, 0].int().tolist() == [[int(j <= i) for j in range(4)] for i in range(4)]
+
+
+def test_positions_are_those_of_the_tokens_that_a_step_reads(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row t reads token t + 1 in the first step, which stands at position t + 1, and one further in each next step."""
+    replay, sample = example_replay(), next(iter(samples))
+    settings = read_settings(replay.draft)
+    rotary, seen, read = replay.network(settings).rotary, [], []
+    rows = replay.embed.rows
+    monkeypatch.setattr(
+        rotary, "forward", lambda x, ids: (seen.append(ids[0].tolist()), type(rotary).forward(rotary, x, ids))[1]
+    )
+    monkeypatch.setattr(replay.embed, "rows", lambda ids: (read.append(ids[:3].tolist()), rows(ids))[1])
+    replay.draft_ids(sample, [(0, 1, 2)], settings, 3)
+    assert [positions[:3] for positions in seen] == [[1, 2, 3], [2, 3, 4], [3, 4, 5]]
+    assert read == [sample.input_ids[first:][:3].tolist() for first in (1, 2, 3)]
+
+
+def test_a_head_in_pieces_is_the_head(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay, sample = example_replay(), next(iter(samples))
+    settings = read_settings(replay.draft)
+    whole = replay.draft_ids(sample, [(0, 1, 2)], settings, 2)
+    assert len(whole.unique()) > 20
+    for pieces in (7, 100):
+        monkeypatch.setattr(module, "HEAD_VALUES", pieces * replay.head.shape[1])
+        assert (replay.draft_ids(sample, [(0, 1, 2)], settings, 2) == whole).float().mean() > 0.995
+
+
 @pytest.mark.parametrize("name", ["fc.weight", "midlayer.hidden_norm.weight", "norm.weight"])
 def test_a_missing_tensor_is_named(samples: Samples, tmp_path: Path, name: str) -> None:
     folder = damage(tmp_path / "draft", edit=lambda tensors: tensors.__delitem__(name))
@@ -174,7 +210,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_shows(name: str, made: Path, answers: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     attribute, mutant = MUTATIONS[name]
-    monkeypatch.setattr(module, attribute, mutant)
+    monkeypatch.setattr(loaded_draft if attribute == "_stored_name" else module, attribute, mutant)
     case = "three_layers" if attribute == "_stored_name" else TRAINERS_DEFAULT
     try:
         assert difference(made / case, *answers[case]) > 1e-3

@@ -47,9 +47,12 @@ class FirstLayer(nn.Module):
 
     def forward(self, embeds, hidden, **attention):
         normed = self.hidden_norm(hidden)
+        residual = normed if self.norm_before_residual else hidden
         joined = torch.cat([self.layer.input_layernorm(embeds), normed], dim=-1)
+        del normed
         attended, _ = self.layer.self_attn(hidden_states=joined, **attention)
-        state = (normed if self.norm_before_residual else hidden) + attended
+        state = residual + attended
+        del joined, attended
         parts = [self.layer.mlp(self.layer.post_attention_layernorm(rows)) for rows in state.split(MLP_ROWS, dim=1)]
         return state + torch.cat(parts, dim=1)
 
