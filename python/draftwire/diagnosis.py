@@ -11,11 +11,12 @@ from draftwire.case import Case
 from draftwire.draft import DraftError
 from draftwire.loaded_draft import MissingTensor
 from draftwire.naming import find_embedding, row_norm
-from draftwire.reference import Agreement
+from draftwire.reference import LAST, Agreement
 from draftwire.replay import Replay
 from draftwire.sample import Samples
 from draftwire.search import BEYOND, Candidate, Evidence, measure, race, search_axes, search_choices
 from draftwire.settings import Scaling, Settings, read_settings, served_settings
+from draftwire.trust import check_states
 from draftwire.weights import TargetParts, read_parts
 
 STEPS = 4
@@ -66,6 +67,7 @@ def _diagnose(case: Case, replay: Replay, evidence: Evidence, samples: Samples, 
               expect: float | None, steps: int) -> Diagnosis:  # fmt: skip
     first = evidence.samples[0]
     names = _name(samples, evidence, replay, parts)
+    evidence.last_is_output, doubts = check_states(samples, first, case.target, evidence.kind == LAST)
     if len(first.states) < replay.count:
         raise DraftError(f"{replay.count} states or more, as fc takes", len(first.states), first.file, "dump them all")
     if samples.hidden_size is None and first.states[0].shape[1] != replay.width:
@@ -75,7 +77,7 @@ def _diagnose(case: Case, replay: Replay, evidence: Evidence, samples: Samples, 
     found.boundaries = tuple(names[i] for i in best.choice)
     found.norms = [(names[i], row_norm(state)) for i, state in enumerate(first.states)]
     found.scores = measure(replay, evidence, best, steps)
-    found.notes += sorted(samples.masks.warnings)
+    found.notes += [*samples.notes, *doubts]
     others = [i for i in range(len(choices.candidates)) if i != choices.winner]
     if others:
         second = max(others, key=lambda i: choices.agreement(i).rate)

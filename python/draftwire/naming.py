@@ -16,16 +16,19 @@ from draftwire.weights import RowTable, TargetParts
 SAME = 0.05  # relative error up to which a state in 16 bit is another one
 MEMORY = 0.5  # share of the free memory that a target in float32 may take
 ROWS = 256
+AGAIN = "name one whose layers are to be run"
 
 
 class Named(NamedTuple):
     """A dumped state: `boundary`, None where it is none that was looked at; `error`: |found - dumped| / |dumped| of
-    the nearest; `normed`: the target's final norm is in it; `norm`: mean length of its rows."""
+    the nearest; `normed`: the target's final norm is in it; `norm`: mean length of its rows; `nearest`: the boundary
+    that is nearest, however far, None where the target was not run."""
 
     boundary: int | None
     error: float
     normed: bool
     norm: float
+    nearest: int | None = None
 
 
 def row_norm(state: Tensor) -> float:
@@ -49,22 +52,32 @@ def find_embedding(sample: Sample, embed: RowTable | None) -> int | None:
 
 def name_states(sample: Sample, target: Target, parts: TargetParts) -> tuple[list[Named], str]:
     """Each dumped state of a sample by the target's own forward, and why not where that does not fit in here."""
-    reason = does_not_fit(target)
-    states = [state[:ROWS] for state in sample.states]
-    if reason:
-        embedding = find_embedding(sample, parts.embed)
-        return [Named(0 if i == embedding else None, 0.0 if i == embedding else float("nan"), False, row_norm(s))
-                for i, s in enumerate(states)], reason  # fmt: skip
-    boundaries, normed = run_target(target, sample.input_ids[:ROWS])
-    return [_nearest(state, boundaries, normed) for state in states], ""
+    named, reason = compare_states(sample, target)
+    if named:
+        return named, ""
+    embedding = find_embedding(sample, parts.embed)
+    return [Named(0 if i == embedding else None, 0.0 if i == embedding else float("nan"), False, row_norm(s))
+            for i, s in enumerate(sample.states)], reason  # fmt: skip
+
+
+def compare_states(sample: Sample, target: Target) -> tuple[list[Named], str]:
+    """The boundary nearest to each dumped state's first rows; none and why where the target is not run here."""
+    if reason := does_not_fit(target):
+        return [], reason
+    try:
+        boundaries, normed = run_target(target, sample.input_ids[:ROWS])
+    except DraftError as failure:
+        return [], str(failure)
+    return [_nearest(state[:ROWS], boundaries, normed) for state in sample.states], ""
 
 
 def _nearest(state: Tensor, boundaries: list[Tensor], normed: Tensor) -> Named:
     errors = [relative_error(found, state) for found in [*boundaries, normed]]
     best = min(range(len(errors)), key=errors.__getitem__)
     last = best == len(boundaries)
-    boundary = min(best, len(boundaries) - 1) if errors[best] < SAME else None
-    return Named(boundary, errors[best], last and boundary is not None, row_norm(state))
+    nearest = min(best, len(boundaries) - 1)
+    boundary = nearest if errors[best] < SAME else None
+    return Named(boundary, errors[best], last and boundary is not None, row_norm(state), nearest)
 
 
 def does_not_fit(target: Target) -> str:
@@ -81,24 +94,34 @@ def does_not_fit(target: Target) -> str:
 
 @torch.inference_mode()
 def run_target(target: Target, ids: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Boundaries 0 to n of the target [T, hidden] in float32, and n after the final norm, by transformers."""
+    """Boundaries 0 to n of the target [T, hidden] in float32, and n after the final norm, by transformers. Raises
+    DraftError on a target that transformers does not run, or of which a layer's tensors are not there."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            target.directory, dtype=torch.float32, trust_remote_code=False, local_files_only=True
-        ).eval()
-    except (ValueError, OSError, ImportError, KeyError, AttributeError, RuntimeError) as failure:
-        raise DraftError("a target that transformers runs", type(failure).__name__, target.directory,
-                         "name the boundaries with --states") from None  # fmt: skip
-    body: Any = model.base_model
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()
     seen: list[Tensor] = []
-    hook = body.layers[-1].register_forward_hook(lambda module, given, output: seen.append(_plain(output)[0]))
-    answer = body(ids[None], output_hidden_states=True, use_cache=False)
-    hook.remove()
-    return [*(h[0] for h in answer.hidden_states[:-1]), seen[0]], answer.last_hidden_state[0]
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            target.directory, dtype=torch.float32, trust_remote_code=False, local_files_only=True,
+            output_loading_info=True,
+        )  # fmt: skip
+        missing = sorted(name for name in report["missing_keys"] if not name.startswith("lm_head."))
+        if missing:
+            raise DraftError("a target with all of its layers", f"no {missing[0]}", target.directory, AGAIN)
+        body: Any = model.eval().base_model
+        hook = body.layers[-1].register_forward_hook(lambda module, given, output: seen.append(_plain(output)[0]))
+        answer = body(ids[None], output_hidden_states=True, use_cache=False)
+        hook.remove()
+        return [*(h[0] for h in answer.hidden_states[:-1]), seen[0]], answer.last_hidden_state[0]
+    except DraftError:
+        raise
+    except Exception as failure:  # whatever a model's code raises
+        raise DraftError("a target that transformers runs", type(failure).__name__, target.directory, AGAIN) from None
+    finally:
+        logging.set_verbosity(said)
 
 
 def _plain(output: Any) -> Tensor:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import pickle
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +13,19 @@ from typing import Any, NamedTuple
 from draftwire.draft import DraftError
 from draftwire.headers import read_header
 
-PICKLES = (".pt", ".ckpt", ".pth")
+ZIPPED = ".ckpt.gz"
+PICKLES = (".pt", ".ckpt", ".pth", ZIPPED)
 FORMATS = (*PICKLES, ".safetensors")
+LARGEST_ZIPPED = 2**33
 AGAIN = "dump the samples again"
+MOVE = "dump it again, or move it elsewhere if it is no sample"
+PLAIN = ("bool", "uint8", "uint16", "uint32", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+         "float64")  # fmt: skip
+KEYS = ("input_ids", "token_ids", "hidden_states", "aux_hidden_state")
+
+
+class NoSample(DraftError):
+    """A file of another kind that lies beside the samples."""
 
 
 class Raw(NamedTuple):
@@ -27,7 +40,7 @@ class Raw(NamedTuple):
 
 
 def read_raw(file: Path) -> Raw:
-    """Read one file. Raises DraftError where it is none of the known forms.
+    """Read one file. Raises NoSample where it has neither tokens nor states, DraftError where it is of no known form.
 
     speculators 0.9 and plain safetensors: `hidden_states` [T, S, hidden], `token_ids` or `input_ids`, maybe
     `loss_mask`. Lists: `hidden_states` S x [T, hidden]. SpecForge: `aux_hidden_state` [1, T, K x hidden] and
@@ -35,7 +48,9 @@ def read_raw(file: Path) -> Raw:
     """
     table = load_safetensors(file) if file.suffix == ".safetensors" else load_pickle(file)
     if not isinstance(table, Mapping):
-        raise DraftError("a table of tensors", type(table).__name__, file, AGAIN)
+        raise NoSample("a table of tensors", type(table).__name__, file, MOVE)
+    if not any(key in table for key in KEYS):
+        raise NoSample(f"a sample with {' or '.join(KEYS[:2])}", sorted(map(str, table))[:6], file, MOVE)
     ids_key = next((key for key in ("input_ids", "token_ids") if key in table), None)
     if ids_key is None:
         raise DraftError("input_ids or token_ids", sorted(map(str, table))[:6], file, AGAIN)
@@ -53,13 +68,24 @@ def load_pickle(file: Path) -> Any:
     import torch
 
     try:
+        if file.name.endswith(ZIPPED):
+            return torch.load(io.BytesIO(_unzipped(file)), map_location="cpu", weights_only=True)
         return torch.load(file, map_location="cpu", weights_only=True, mmap=file.stat().st_size > 2**24)
     except pickle.UnpicklingError:
-        raise DraftError(
-            "tensors, lists and tables only", "a pickle that needs code to run", file, "do not trust it: dump it again"
-        ) from None
-    except (RuntimeError, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as failure:
-        raise DraftError("a file of torch.save", type(failure).__name__, file, AGAIN) from None
+        raise DraftError("tensors, lists and tables only", "a pickle that needs code to run", file,
+                         f"do not trust it: {MOVE}") from None  # fmt: skip
+    except DraftError:
+        raise
+    except (RuntimeError, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, zlib.error) as failure:
+        raise DraftError("a file of torch.save", type(failure).__name__, file, MOVE) from None
+
+
+def _unzipped(file: Path) -> bytes:
+    with gzip.open(file) as stream:
+        content = stream.read(LARGEST_ZIPPED + 1)
+    if len(content) > LARGEST_ZIPPED:
+        raise DraftError(f"at most {LARGEST_ZIPPED} bytes", "more", file, "unzip it")
+    return content
 
 
 def load_safetensors(file: Path) -> dict[str, Any]:
@@ -72,9 +98,9 @@ def load_safetensors(file: Path) -> dict[str, Any]:
 def _stacked(table: Mapping[str, Any], file: Path) -> list[Any]:
     found = table.get("hidden_states")
     if isinstance(found, (list, tuple)):
-        if not found or not all(hasattr(s, "ndim") for s in found):
+        if not found:
             raise DraftError("hidden_states: a list of [T, hidden]", f"{len(found)} entries", file, AGAIN)
-        return [_squeezed(state, 2) for state in found]
+        return [_squeezed(require_plain(state, f"hidden_states[{i}]", file), 2) for i, state in enumerate(found)]
     tensor = _squeezed(_tensor(table, "hidden_states", file), 3)
     if tensor.ndim != 3 or 0 in tensor.shape:
         raise DraftError("hidden_states [T, states, hidden]", list(tensor.shape), file, AGAIN)
@@ -92,11 +118,35 @@ def _specforge(table: Mapping[str, Any], file: Path) -> list[Any]:
     return [*joined.split(last.shape[1], dim=1), last]
 
 
+def require_plain(tensor: Any, key: str, file: Path) -> Any:
+    """A tensor with its values in memory, of a dtype that can be computed with; raises DraftError on all else."""
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        raise DraftError(f"{key}: a tensor", type(tensor).__name__, file, MOVE)
+    dtype, layout = str(tensor.dtype).removeprefix("torch."), str(tensor.layout).removeprefix("torch.")
+    odd = layout if tensor.layout != torch.strided else "nested" if tensor.is_nested else ""
+    odd = odd or (f"a {tensor.device.type} tensor, without values" if tensor.is_meta else "")
+    if odd or dtype not in PLAIN:
+        raise DraftError(f"{key}: a plain tensor of {', '.join(PLAIN[-4:])} or integers", odd or dtype, file,
+                         "dump it densely in bfloat16 or float32")  # fmt: skip
+    return tensor.detach()
+
+
+def check_ids(tensor: Any, key: str, file: Path, vocabulary: int | None) -> None:
+    """Raises DraftError on integers of a dtype that cannot hold every token of the vocabulary: they have wrapped."""
+    import torch
+
+    most = 1 if tensor.dtype == torch.bool else torch.iinfo(tensor.dtype).max
+    if most < (vocabulary or 2**15) - 1 or tensor.dtype == torch.bool:
+        tokens = f"up to {vocabulary - 1}" if vocabulary else "of a vocabulary"
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        raise DraftError(f"{key} of a dtype that holds tokens {tokens}", f"{dtype}, which ends at {most}", file,
+                         "dump the ids in int32 or int64: greater ones have wrapped")  # fmt: skip
+
+
 def _tensor(table: Mapping[str, Any], key: str, file: Path) -> Any:
-    tensor = table.get(key)
-    if not hasattr(tensor, "ndim") or not hasattr(tensor, "is_floating_point"):
-        raise DraftError(f"{key}: a tensor", type(tensor).__name__, file, AGAIN)
-    return tensor
+    return require_plain(table.get(key), key, file)
 
 
 def _squeezed(tensor: Any, rank: int) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwire.draft import DraftError
+from draftwire.sample_files import number_of
 
 WITHOUT = "no loss mask beside the states and no --data: every token counts"
 
@@ -28,22 +29,33 @@ class Masks:
         if own is None:
             self.warnings.add(WITHOUT)
             return torch.ones(len(ids), dtype=torch.bool)
-        mask = torch.as_tensor(own)
+        where = f"{self.data}, for {file.name}" if self.data else file
+        try:
+            mask = torch.as_tensor(own)
+        except (TypeError, ValueError, RuntimeError) as failure:
+            raise DraftError("loss_mask of 0 and 1", type(failure).__name__, where, "prepare it again") from None
         if mask.shape != (len(ids),):
-            raise DraftError(f"loss_mask [{len(ids)}]", list(mask.shape), self.data or file, "dump the samples again")
+            raise DraftError(f"loss_mask [{len(ids)}]", list(mask.shape), where, "dump the samples again")
+        odd = mask[(mask != 0) & (mask != 1)]
+        if len(odd):
+            raise DraftError("loss_mask of 0 and 1", f"{len(odd)} others, first {odd[0].item():g}", where,
+                             "write 1 where a token counts and 0 elsewhere")  # fmt: skip
         return mask.bool()
 
     def _row(self, file: Path, row: int, ids: Any) -> Any:
-        numbered = re.fullmatch(r"hs_(\d{1,9})", file.stem)
-        index = int(numbered[1]) if numbered else row
+        """The mask of the row of these tokens: that of the file's number, except for hs_<i> else that of its place."""
         assert self._rows is not None
-        if index >= len(self._rows):
-            raise DraftError(f"row {index} for {file.name}", f"{len(self._rows)} rows", self.data, "name its dataset")
-        tokens, mask = self._rows[index]
-        if list(tokens) != ids.tolist():
-            raise DraftError(f"the tokens of {file.name} in row {index}", "others", f"input_ids of {self.data}",
-                             "name the dataset that the states were dumped from")  # fmt: skip
-        return mask
+        number = number_of(file)
+        rows = [number] if re.fullmatch(r"hs_\d+", file.stem) else [number, row]
+        known = [index for index in dict.fromkeys(rows) if 0 <= index < len(self._rows)]
+        if not known:
+            raise DraftError(f"row {rows[0]} for {file.name}", f"{len(self._rows)} rows", self.data, "name its dataset")
+        tokens = ids.tolist()
+        for index in known:
+            if self._rows[index][0] == tokens:
+                return self._rows[index][1]
+        raise DraftError(f"the tokens of {file.name} in row {' or '.join(map(str, known))}", "others",
+                         f"input_ids of {self.data}", "name the dataset that the states were dumped from")  # fmt: skip
 
 
 def _read_rows(data: Path) -> list[tuple[Any, Any]]:

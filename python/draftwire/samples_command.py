@@ -35,7 +35,8 @@ def examine_samples(
         if not 0 < expect <= 1:
             raise DraftError("an agreement such as 0.747", expect, "--expect", "write the trainer's figure")
     width, size = (case.target.hidden_size, case.target.vocab_size) if case.target else (None, case.vocab_size)
-    samples = read_samples(directory, states=read_states(states), data=data, hidden_size=width, vocab_size=size)
+    samples = read_samples(directory, states=read_states(states), data=data, hidden_size=width, vocab_size=size,
+                           num_layers=case.target.num_layers if case.target else None)  # fmt: skip
     found = diagnose(case, samples, expect=expect)
     mended, lines, status = None, list(describe(case, found)), STATUS[found.verdict]
     if fix is not None:
@@ -88,7 +89,8 @@ def name_dumped(target: str, directory: Path, *, states: str = "", as_json: bool
 
     read = read_target(find_directory(target))
     samples = read_samples(
-        directory, states=read_states(states), hidden_size=read.hidden_size, vocab_size=read.vocab_size
+        directory, states=read_states(states), hidden_size=read.hidden_size, vocab_size=read.vocab_size,
+        num_layers=read.num_layers,
     )
     first = next(iter(samples))
     named, reason = name_states(first, read, read_parts(read))

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 
 from draftwire.axes import alternatives
-from draftwire.reference import ORDER, Agreement, Reference, agreements, references
+from draftwire.draft import DraftError
+from draftwire.reference import LAST, ORDER, Agreement, Reference, agreements, references
 from draftwire.replay import Replay, ordered_choices
 from draftwire.sample import Sample, Samples
 from draftwire.settings import Scaling, Settings
+from draftwire.target import EMBEDDING
 from draftwire.weights import TargetParts
 
 # Standard deviations of a paired difference from which on it is no chance (predictions of a text are not independent).
 BEYOND = 5.0
 MOST_TOKENS = 16384
+PIECE = 2**20
 
 
 class Candidate(NamedTuple):
@@ -30,9 +33,11 @@ class Candidate(NamedTuple):
 
 
 class Evidence:
-    """Samples with what predictions are compared with. `kind`: the reference that decides. At most `most` tokens."""
+    """Samples with what predictions are compared with, at most `most` tokens. `last_is_output`: whether the dumped last
+    state may decide, for it is the target's output. Raises DraftError on a draft with weights that are no numbers."""
 
     def __init__(self, replay: Replay, samples: Samples, parts: TargetParts | None, most: int = MOST_TOKENS):
+        require_numbers(replay)
         self.samples: list[Sample] = []
         self.references: list[dict[str, Reference]] = []
         known = {reading: self._known(replay, reading) for reading in ("offsets", "ids")}
@@ -44,12 +49,30 @@ class Evidence:
             tokens += sample.length
             if tokens >= most:
                 break
-        self.kind = next(kind for kind in ORDER if all(kind in found for found in self.references))
+        self.last_is_output = True
+
+    @property
+    def kind(self) -> str:
+        """The reference that decides: the first in order that every sample has."""
+        kinds = [kind for kind in ORDER if kind != LAST or self.last_is_output]
+        return next(kind for kind in kinds if all(kind in found for found in self.references))
 
     @staticmethod
     def _known(replay: Replay, reading: str) -> Tensor:
         tokens = replay.tokens(reading)
         return tokens[tokens >= 0].unique()
+
+
+def require_numbers(replay: Replay) -> None:
+    """Raises DraftError on a tensor with NaN or infinity. The embedding is left out: few of its rows are read."""
+    for name, tensor in replay.tensors.items():
+        if name == EMBEDDING or not tensor.is_floating_point() or not tensor.numel():
+            continue
+        for part in tensor.flatten().split(PIECE):
+            odd = [float(end) for end in part.aminmax() if not math.isfinite(end)]
+            if odd:
+                raise DraftError(f"{name} of numbers", f"{odd[0]:g}", replay.draft.directory,
+                                 "export the draft again, from a step before its training diverged")  # fmt: skip
 
 
 @dataclass
