@@ -80,6 +80,13 @@ def test_the_time_left_and_the_batches_of_the_first_run(bench: Bench) -> None:
     assert not second.later and not second.batches
 
 
+def test_launch_flags_and_the_concurrency_tuned_for(bench: Bench) -> None:
+    done = bench.tune("--most", "2", "--at", "8", "--", "--dp-size", "2")
+    assert done.exit_code == 0, done.stderr
+    first, second = bench.options
+    assert list(first.flags) == list(second.flags) == ["--dp-size", "2"] and list(first.batches) == [24, 48]
+
+
 def test_a_tree_is_measured_beside_the_best_chain(bench: Bench) -> None:
     done = bench.tune("--tree")
     assert done.exit_code == 0, done.stderr
@@ -125,6 +132,7 @@ def test_a_row_is_read_and_none_is_added(bench: Bench) -> None:
         (["--at", "4"], r"expected a concurrency of [1, 8, 32], found 4 in --at"),
         (["--requests", "999"], "expected 999 prompts, found 200"),
         (["--row"], "expected a JSON object with a benchmark's name"),
+        (["--row", "--", "--dp-size", "2"], "expected no launch flags with --row"),
     ],
 )
 def test_refused_before_anything_is_measured(bench: Bench, flags: list[str], said: str) -> None:

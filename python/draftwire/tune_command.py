@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from draftwire.bench.run import Options
-    from draftwire.bench.tuning import Study
 
 
 def tune(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of SGLang's --config; with --row results.")],
     row: Annotated[
         bool, typer.Option("--row", help="FILE is a results.jsonl: its last row of bench; no server.")
@@ -36,7 +36,8 @@ def tune(
     port: Port = 0,
 ) -> None:
     """Serve FILE without its draft and with 1 and --most steps; from that predict tokens a second for every number of
-    steps, name the best and where it stops paying, then measure the best three and show both.
+    steps, name the best and where it stops paying, then measure the best three and show both. Launch flags after `--`
+    go to every server.
 
     The last line is the row as JSON, which is also added to DIR/results.jsonl (not with --row).
     Exit status: 0 done, 1 a ratio was refused, 2 it could not measure or predict.
@@ -50,12 +51,16 @@ def tune(
         from draftwire.bench.run import Options
 
         try:
+            if row and context.args:
+                fail(
+                    f"expected no launch flags with --row, which serves nothing; found {context.args[0]}; leave them out"
+                )
             if row:
                 predict_row(file, most, at)
                 return
             options = Options(
                 concurrency=numbers(concurrency, "--concurrency"), steps=(1, most), prompts=prompts, out=out,
-                tokens=tokens, requests=requests, rounds=rounds, timeout=timeout, port=port,
+                tokens=tokens, requests=requests, rounds=rounds, timeout=timeout, port=port, flags=context.args,
             )  # fmt: skip
             run(file, options, most, at, check, tree)
         except RatioRefused as refused:
@@ -72,6 +77,7 @@ def predict_row(file: Path, most: int, at: int) -> None:
     from draftwire.bench.panels import has_baseline
     from draftwire.bench.refusals import BenchError
     from draftwire.bench.report import read_rows
+    from draftwire.bench.study_table import say
     from draftwire.bench.tuning import Study
 
     known = read_rows(file.read_text(encoding="utf-8"), file)
@@ -96,9 +102,11 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
 
     from rich.console import Console
 
+    from draftwire.bench.deployment import tree_tokens
     from draftwire.bench.refusals import BenchError
     from draftwire.bench.run import prepare, publish
     from draftwire.bench.sentences import tree_line
+    from draftwire.bench.study_table import say, say_checked, say_line
     from draftwire.bench.tuning import TOPK, Study, compare, compare_tree
 
     out, progress = out or Console(), progress or Console(stderr=True)
@@ -114,7 +122,7 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
     likely = list(range(most, max(most - check, 0), -1))
     second = prepare(file, replace(options, steps=likely, tree=(TOPK, most) if tree else None))[2] if check else None
     later = [kind for kind, text in second._replace(fixed=()).stages()] if second else []
-    wide = [min(users) * (most + 1), min(users) * TOPK * (most + 1)]
+    wide = [(at or min(users)) * tokens for tokens in (most + 1, tree_tokens(TOPK, most))]
     first = comparable_row(file, replace(options, batches=wide, later=later), progress)
     study = Study(first, most, at)
     say(study, out)
@@ -127,7 +135,7 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
         row["tree"]["measured"] = compare_tree(row["tree"], again, row["at"])
         say_checked(row["checked"], out)
         if tree:
-            _print(out, tree_line(row["tree"]))
+            say_line(out, tree_line(row["tree"]))
     publish(row, options.out)
     return row
 
@@ -148,54 +156,5 @@ def _named(run: dict[str, Any] | Any) -> dict[str, Any]:
     return {**{key: value for key, value in run.items() if key != "measurements"}, "benchmark": "tune"}
 
 
-def say(study: Study, out: Console) -> None:
-    """Predictions, costs and the best, for a person."""
-    from rich.table import Table
-
-    from draftwire.bench.sentences import best_line, stop_line, tree_line
-
-    found = study.findings()
-    table = Table(caption="tok/s: predicted (from the slowest and the fastest runs)", box=None)
-    for heading in ("at once", "steps", "tok/s", "accepted", "gain", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
-    measured = {(p.concurrency, p.steps) for p in study.drafted}
-    for p in study.predictions:
-        mark = "extrapolated" if p.extrapolated else "as measured" if (p.concurrency, p.steps) in measured else ""
-        table.add_row(str(p.concurrency), str(p.steps), f"{p.tok_s:.1f} ({p.low:.1f}-{p.high:.1f})",
-                      f"{p.accept_length:.2f}", f"{p.gain:.2f}x", mark)  # fmt: skip
-    out.print(table)
-    for c in found["costs"]:
-        text = f"{c['concurrency']} at once: a plain step {c['plain']:.1f} ms, one more draft step and token "
-        text += f"{c['another_step']:.1f} ms"
-        if c["verify"] is not None:
-            text += f"; verifying {c['steps'] + 1} tokens {c['verify']:.1f} ms, a draft step {c['draft']:.1f} ms"
-        _print(out, text)
-    for point, speed in study.left_out():
-        _print(out, f"{point.concurrency} at once, {point.steps} steps: the other counts predict {speed:.1f} tok/s, "
-                    f"measured {point.tok_s:.1f} ({point.low:.1f}-{point.high:.1f})")  # fmt: skip
-    _print(out, best_line(found))
-    _print(out, stop_line(found))
-    _print(out, tree_line(found["tree"]))
-
-
-def say_checked(checked: list[dict[str, Any]], out: Console) -> None:
-    """Predicted beside measured."""
-    from rich.table import Table
-
-    table = Table(caption="off: predicted over measured; ok: within a tenth or the runs' least and most", box=None)
-    for heading in ("at once", "steps", "predicted", "measured", "spread", "off", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for m in checked:
-        spread = f"{m['tok_s_min']:.1f}-{m['tok_s_max']:.1f}"
-        verdict = "ok" if m["within"] else "outside"
-        table.add_row(str(m["concurrency"]), str(m["steps"]), f"{m['predicted']:.1f}", f"{m['tok_s']:.1f}", spread,
-                      f"{m['off']:+.1%}", verdict)  # fmt: skip
-    out.print(table)
-
-
-def _print(out: Console, text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def register(app: typer.Typer) -> None:
-    app.command()(tune)
+    app.command(context_settings={"allow_extra_args": True})(tune)
