@@ -19,7 +19,8 @@ from draftwire.draft import DraftError
 from draftwire.pair import example_pair
 from draftwire.release import RELEASES
 from draftwire.sample import Samples, read_samples
-from draftwire.samples_command import examine_samples, name_dumped, read_states
+from draftwire.samples_command import examine_samples, read_states
+from draftwire.states_command import name_dumped
 
 PAIR = example_pair()
 SAMPLES = PAIR.directory / "samples"
@@ -91,7 +92,8 @@ def test_miswired_on_every_release(values: list[int], samples: Samples, tmp_path
 def test_stock_captures_two_of_three(samples: Samples) -> None:
     found = diagnose(case_of(PAIR.draft, delivery="stock"), samples)
     assert (found.verdict, found.axes) == ("MISWIRED", ["count"])
-    assert "captures 2 states [2, 5], fc takes 3" in found.reasons[0]
+    assert "drops -1, the embedding output, and captures 2 states [2, 5], fc takes 3" in found.reasons[0]
+    assert "serve it with draftwire's overlay, which captures boundaries [0, 3, 6], -1 as boundary 0" in found.remedy
 
 
 def linked(folder: Path, manifest: dict | None) -> Path:
@@ -153,7 +155,8 @@ def test_a_draft_that_is_noise_is_unknown(samples: Samples, tmp_path: Path) -> N
 def test_a_figure_that_is_not_reached(samples: Samples) -> None:
     found = diagnose(case_of(PAIR.draft), samples, expect=0.9)
     assert found.verdict == "UNKNOWN"
-    assert "falls short of the trainer's 90.0%" in found.reasons[-1]
+    assert "falls short of the trainer's 90.0%: 67.3% +-" in found.reasons[-1]
+    assert "agree with the target's argmax at step 1 over the draft's vocabulary" in found.reasons[-1]
 
 
 def test_another_hidden_size(tmp_path: Path) -> None:
@@ -167,13 +170,16 @@ def test_another_hidden_size(tmp_path: Path) -> None:
 
 def test_before_training_each_state_is_named(tmp_path: Path) -> None:
     text, status = name_dumped(str(PAIR.target), linked(tmp_path / "bare", None))
-    assert [f"state {i}: boundary {b}" in text for i, b in enumerate([0, 3, 6, 9])] == [True] * 4
-    assert "the last state is boundary 9 of 12" in text
+    assert [f"dumped state {i}: boundary {b}" in text for i, b in enumerate([0, 3, 6, 9])] == [True] * 4
+    assert text.startswith("the last state is boundary 9 of 12")
+    assert max(map(len, text.splitlines())) <= 80
     assert status == 1
     text, _ = name_dumped(str(PAIR.target), SAMPLES)
     assert "said to be" not in text
     text, status = name_dumped(str(PAIR.target), linked(tmp_path / "lying", {"boundaries": [0, 2, 6, 9]}))
-    assert "state 1: boundary 3, mean norm 5.75; said to be 2" in text
+    assert text.startswith("dumped state 1 is boundary 3, said to be 2; correct the manifest or --states")
+    assert "dumped state 1: boundary 3, mean norm 5.75; said to be 2" in text
+    assert status == 1
 
 
 def test_before_training_the_verifiers_state_is_told_from_the_normed_one(tmp_path: Path) -> None:
@@ -190,19 +196,22 @@ def test_before_training_the_verifiers_state_is_told_from_the_normed_one(tmp_pat
         text, found = name_dumped(str(PAIR.target), tmp_path)
         assert "state 0: boundary 2" in text
         assert "state 1: boundary 0 (the embedding)" in text
-        assert said in text.splitlines()[-1]
+        assert said in " ".join(text.splitlines()[:2])
         assert found == status
 
 
 def test_text_and_json(samples: Samples) -> None:
-    text, status = examine_samples(case_of(PAIR.draft), SAMPLES, expect=65.3)
+    text, status = examine_samples(case_of(PAIR.draft), SAMPLES, expect=0.653)
     assert status == 0
-    assert text.endswith("WIRED")
-    assert "state 0, the embedding: mean norm 1.14" in text
+    assert text.startswith("WIRED\n")
+    assert "boundary 0 (the embedding) 1.14" in text
     assert "accept" not in text
     table, _ = examine_samples(case_of(PAIR.draft, delivery="stock"), SAMPLES, as_json=True)
-    assert json.loads(table)["verdict"] == "MISWIRED"
-    assert json.loads(table)["boundaries"] == [0, 3, 6]
+    found = json.loads(table)
+    assert found["verdict"] == "MISWIRED"
+    assert found["boundaries"] == [0, 3, 6]
+    assert found["choices"] == 24
+    assert "overlay" in found["next"]
 
 
 @pytest.mark.parametrize("text", ["a", "1,,2", "-1,2", "1;2"])

@@ -43,7 +43,7 @@ def test_a_mended_draft_is_wired(name: str, samples: Samples, tmp_path: Path) ->
     assert status == 0
     assert "for the overlay: ids [0, 3, 6] (or [-1, 2, 5])" in text
     assert "for stock SGLang 0.5.23: the same ids [0, 3, 6]" in text
-    assert text.splitlines()[-1] == "WIRED"
+    assert text.splitlines()[0] == f"WIRED as mended; it was MISWIRED: {DAMAGES[name].axis}"
     assert {file.name: file.read_bytes() for file in draft.iterdir()} == before
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
     source, out = load_file(PAIR.draft / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
@@ -107,7 +107,7 @@ def test_nothing_is_mended_in_doubt(change: dict, tmp_path: Path) -> None:
 def test_an_output_that_is_there_is_kept(tmp_path: Path) -> None:
     found, case = found_order(PAIR.draft)
     (tmp_path / "out").mkdir()
-    with pytest.raises(DraftError, match="expected a directory that is not there yet"):
+    with pytest.raises(DraftError, match="expected a directory that is not there yet; found one that is"):
         mend(case, found, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -7,10 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from draftwire.plugin import is_patched
-from draftwire.release import NEWEST, has
+from draftwire.headers import DraftError
+from draftwire.plugin import is_patched, known, supported
+from draftwire.release import NEWEST, RELEASES, has, is_known
 
-OFF = "DRAFTWIRE"
+OFF, UNTESTED = "DRAFTWIRE", "DRAFTWIRE_UNTESTED"
 
 
 def installed_release() -> str:
@@ -28,6 +29,33 @@ def find_delivery(release: str, environment: Mapping[str, str]) -> str:
     if not has(release, "layer_captures") or not is_listed(environment):
         return "stock"
     return "stock" if environment.get(OFF, "").strip().lower() in ("off", "0", "false") else "overlay"
+
+
+def available(release: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The deliveries that there are for a release: stock always, a patch for every release that was read, the overlay
+    for those that it is tested with, and with DRAFTWIRE_UNTESTED=1 for others whose layers capture."""
+    tried = environment.get(UNTESTED) == "1" and has(release, "layer_captures")
+    found = {"overlay": known(release) or tried, "patch": is_known(release)}
+    return "stock", *(name for name, there in found.items() if there)
+
+
+def require_available(release: str, delivery: str, environment: Mapping[str, str]) -> None:
+    """Raises DraftError where draftwire has no such delivery for that release."""
+    found = available(release, environment)
+    if delivery not in found:
+        raise DraftError(
+            f"a delivery that there is for SGLang {release}: {' or '.join(found)} (overlay: {supported()}; patch: "
+            f"{RELEASES[0]} to {RELEASES[-1]})", delivery, "--delivery", "name another, or another release",
+        )  # fmt: skip
+
+
+def require_read(release: str, environment: Mapping[str, str]) -> None:
+    """Raises DraftError where nobody read what a release makes of ids and flags, unless DRAFTWIRE_UNTESTED=1."""
+    if not is_known(release) and environment.get(UNTESTED) != "1":
+        raise DraftError(
+            f"a release that was read, {RELEASES[0]} to {RELEASES[-1]}", release,
+            "--sglang or the SGLang installed here", f"name one of them, or set {UNTESTED}=1 to take it for {NEWEST}",
+        )  # fmt: skip
 
 
 def is_listed(environment: Mapping[str, str]) -> bool:

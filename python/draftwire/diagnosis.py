@@ -4,33 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from draftwire.axes import differences, moved, shown
 from draftwire.case import Case
+from draftwire.comparison import compare_figure, compare_wiring
 from draftwire.draft import DraftError
 from draftwire.loaded_draft import MissingTensor
 from draftwire.naming import find_embedding, row_norm
 from draftwire.reference import LAST, Agreement
+from draftwire.remedy import next_step
 from draftwire.replay import Replay
 from draftwire.sample import Samples
-from draftwire.search import BEYOND, Candidate, Evidence, measure, race, search_axes, search_choices
+from draftwire.samples_report import states_of
+from draftwire.search import BEYOND, Candidate, Evidence, Race, measure, race, search_axes, search_choices
 from draftwire.settings import Scaling, Settings, read_settings, served_settings
 from draftwire.trust import check_states
 from draftwire.weights import TargetParts, read_parts
 
 STEPS = 4
-SHORT = 0.02  # what the winner may lack of the trainer's figure beside three standard errors
+
+
+class Rival(NamedTuple):
+    """The best of those that lost last. `agreement` and the winner's, `best`, are of the same predictions, step 1."""
+
+    choice: tuple[int, ...]
+    boundaries: tuple[int | None, ...]
+    d2t: str
+    agreement: Agreement
+    best: Agreement
 
 
 @dataclass
 class Diagnosis:
     """`verdict`: WIRED, MISWIRED or UNKNOWN. `axes`: what differs between winner and server, by name: boundaries,
-    order, count, form or one of axes.NAMES. `reasons`: a line each, `notes` beside them.
+    order, count, form or one of axes.NAMES. `reasons`: a line each, `notes` beside them. `remedy`: what mends it.
 
     `boundaries`: the winner's, in the order in which fc was trained on them, None for a state that nobody named.
-    `decided`: whether they are ahead of all others beyond doubt. `served`: what the server captures.
-    `scores`: {reference: [(full, draft vocabulary) by step]}. `tokens`: after how many it was beyond doubt.
+    `choices`: among how many. `decided`: whether it is ahead of all others beyond doubt. `served`: what the server
+    captures. `scores`: {reference: [(full, draft vocabulary) by step]}. `tokens`: after how many it was beyond doubt.
+    `norms`: boundary and mean length of each dumped state, in their order.
     """
 
     verdict: str
@@ -41,7 +54,9 @@ class Diagnosis:
     boundaries: tuple[int | None, ...] = ()
     served: tuple[int, ...] | None = None
     served_agreement: Agreement | None = None
-    runner_up: tuple[tuple[int | None, ...], Agreement] | None = None
+    runner_up: Rival | None = None
+    remedy: str = ""
+    choices: int = 0
     tokens: int = 0
     kind: str = ""
     decided: bool = False
@@ -58,13 +73,18 @@ def diagnose(case: Case, samples: Samples, *, expect: float | None = None, steps
     try:
         replay = Replay(case.draft, parts)
         evidence = Evidence(replay, samples, parts)
-        return _diagnose(case, replay, evidence, samples, parts, expect, steps)
+        found = _diagnose(case, replay, evidence, samples, parts, steps)
     except MissingTensor as missing:
         return Diagnosis("UNKNOWN", [str(missing)])
+    if expect is not None:
+        compare_figure(found, expect)
+    if found.verdict == "MISWIRED":
+        found.remedy = next_step(case, found)
+    return found
 
 
 def _diagnose(case: Case, replay: Replay, evidence: Evidence, samples: Samples, parts: TargetParts | None,
-              expect: float | None, steps: int) -> Diagnosis:  # fmt: skip
+              steps: int) -> Diagnosis:  # fmt: skip
     first = evidence.samples[0]
     names = _name(samples, evidence, replay, parts)
     evidence.last_is_output, doubts = check_states(samples, first, case.target, evidence.kind == LAST)
@@ -78,22 +98,31 @@ def _diagnose(case: Case, replay: Replay, evidence: Evidence, samples: Samples, 
     found.norms = [(names[i], row_norm(state)) for i, state in enumerate(first.states)]
     found.scores = measure(replay, evidence, best, steps)
     found.notes += [*samples.notes, *doubts]
-    others = [i for i in range(len(choices.candidates)) if i != choices.winner]
-    if others:
-        second = max(others, key=lambda i: choices.agreement(i).rate)
-        found.runner_up = (tuple(names[i] for i in choices.candidates[second].choice), choices.agreement(second))
+    found.choices = len({candidate.choice for candidate in choices.candidates})
+    found.runner_up = _runner_up(choices, names)
     found.decided = choices.decided
     if not choices.decided:
-        rest = [tuple(names[j] for j in choices.candidates[i].choice) for i in choices.alive if i != choices.winner]
-        found.reasons.append(f"the samples do not tell {list(found.boundaries)} from {list(rest[0])}")
+        other = next(choices.candidates[i].choice for i in choices.alive if i != choices.winner)
+        one, two = (states_of(choice, tuple(names[i] for i in choice)) for choice in (best.choice, other))
+        found.reasons.append(f"the samples do not tell {one} from {two}")
         return found
-    _compare_wiring(case, found, names)
+    compare_wiring(case, found)
     _compare_settings(case, replay, evidence, found, best, steps)
     _score_served(replay, evidence, found, names, served_settings(case))
     found.verdict = "MISWIRED" if found.axes else "UNKNOWN" if found.reasons else "WIRED"
-    if expect is not None:
-        _expect(found, expect)
     return found
+
+
+def _runner_up(run: Race, names: Sequence[int | None]) -> Rival | None:
+    others = [i for i in range(len(run.candidates)) if i != run.winner]
+    if not others:
+        return None
+    second = max(others, key=lambda i: (len(run.hits[i]), run.agreement(i).rate))
+    hits = run.hits[run.winner][: len(run.hits[second])]
+    candidate = run.candidates[second]
+    boundaries = tuple(names[i] for i in candidate.choice)
+    best = Agreement(int(hits.sum()), len(hits))
+    return Rival(candidate.choice, boundaries, candidate.settings.d2t, run.agreement(second), best)
 
 
 def _find(case: Case, replay: Replay, evidence: Evidence, settings: Settings, states: int, steps: int):
@@ -133,40 +162,6 @@ def _name(samples: Samples, evidence: Evidence, replay: Replay, parts: TargetPar
     return list(samples.boundaries)
 
 
-def _compare_wiring(case: Case, found: Diagnosis, names: Sequence[int | None]) -> None:
-    trained = found.boundaries
-    if case.is_nested:
-        found.axes.append("form")
-        found.reasons.append("the config has its trainer's form, which no release reads: run `draftwire convert`")
-        return
-    reading = case.reading
-    found.served = reading.captured
-    if reading.refusal:
-        found.axes.append("boundaries")
-        found.reasons.append(f"{case.server} refuses it: {reading.refusal}")
-        return
-    if reading.captured is None:
-        found.reasons.append(f"what {case.server} captures is not known: {reading}")
-        return
-    served = list(reading.captured)
-    if len(served) != len(trained):
-        found.axes.append("count")
-        found.reasons.append(f"{case.server} captures {len(served)} states {served}, fc takes {len(trained)}")
-        return
-    unnamed = None in trained
-    if unnamed and (0 in served) == (0 in trained):
-        found.reasons.append("which boundary each state is nobody says: name them with --states or a manifest")
-        return
-    if unnamed or sorted(b for b in trained if b is not None) != served:
-        found.axes.append("boundaries")
-        what = "the embedding among its states" if 0 in trained else "no embedding among its states"
-        was = what if unnamed else f"boundaries {sorted(b for b in trained if b is not None)}"
-        found.reasons.append(f"trained on {was}, {case.server} feeds it {reading}")
-    elif list(trained) != served:
-        found.axes.append("order")
-        found.reasons.append(f"fc takes its states in the order {list(trained)}, every server feeds them as {served}")
-
-
 def _compare_settings(
     case: Case, replay: Replay, evidence: Evidence, found: Diagnosis, best: Candidate, steps: int
 ) -> None:
@@ -200,18 +195,3 @@ def _score_served(
         found.served_agreement = measure(replay, evidence, Candidate(choice, settings), 1)[evidence.kind][0][0]
     except DraftError:
         return
-
-
-def _expect(found: Diagnosis, expect: float) -> None:
-    pairs = {kind: rows[0] for kind, rows in found.scores.items()}
-    nearest = max((a for pair in pairs.values() for a in pair), key=lambda a: a.rate)
-    if nearest.rate + 3 * nearest.error + SHORT < expect:
-        found.notes.append(
-            f"the trainer's figure is {expect:.1%}, the best agreement here {nearest}: the samples, the target or the "
-            "draft are not those of that figure"
-        )
-        if found.verdict == "WIRED":
-            found.verdict = "UNKNOWN"
-            found.reasons.append(f"agreement {nearest} falls short of the trainer's {expect:.1%}")
-    else:
-        found.notes.append(f"the trainer's figure {expect:.1%} is reached: {nearest}")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NoReturn, TextIO
 
 import typer
+
+PATHS = ("samples", "data", "fix")
+OF_SAMPLES = {"data", "states", "expect", "fix"}
+OF_NAMING = {"target", "samples", "states", "as_json"}
+FLAGS = {"as_json": "json", "list_names": "list"}
 
 
 def doctor(
@@ -23,11 +29,11 @@ def doctor(
     list_names: Annotated[bool, typer.Option("--list", help="The checks and what they state.")] = False,
     explain: Annotated[str, typer.Option(metavar="NAME", help="A check's page.")] = "",
     only: Annotated[str, typer.Option(metavar="NAME", help="Run one check.")] = "",
-    samples: Annotated[Path | None, typer.Option(metavar="DIR", help="Training samples to run the draft on.")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Their prepared dataset, for loss masks.")] = None,
+    samples: Annotated[str | None, typer.Option(metavar="DIR", help="Training samples to run the draft on.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="DIR", help="Their prepared dataset, for loss masks.")] = None,
     states: Annotated[str, typer.Option(metavar="0,3,6,9", help="Which boundary each dumped state is.")] = "",
-    expect: Annotated[float | None, typer.Option(metavar="0.747", help="The trainer's agreement at step 1.")] = None,
-    fix: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the draft as it must be served.")] = None,
+    expect: Annotated[str, typer.Option(metavar="0.747|74.7%", help="The trainer's agreement at step 1.")] = "",
+    fix: Annotated[str | None, typer.Option(metavar="OUT", help="Write the draft as it must be served.")] = None,
 ) -> None:
     """Check a draft against its target, its launch flags (after `--`) and an SGLang release. Runs nothing.
 
@@ -35,8 +41,11 @@ def doctor(
     Exit status: 0 nothing wrong, 1 an error was found, 2 it could not look.
     """
     from draftwire import checks
+    from draftwire.delivery import require_available
     from draftwire.doctor import collect, examine
 
+    naming = samples is not None and bool(target) and not draft and serve is None and not context.args
+    _require_meaning(context, naming)
     if list_names or explain:
         from draftwire.rendering import listing, page
 
@@ -47,22 +56,27 @@ def doctor(
         raise typer.Exit(0)
     if only and only not in checks.NAMES:
         fail(f"expected a check of `draftwire doctor --list`; found {only!r} in --only; name one")
-    if samples is None and (data or states or expect is not None or fix):
-        fail("expected --samples with --data, --states, --expect and --fix; found none; name the trainer's dump")
     try:
-        if samples is not None:
-            from draftwire.samples_command import examine_samples, name_dumped
+        if naming:
+            from draftwire.states_command import name_dumped
 
-            if target and not draft and serve is None and not context.args:
-                text, status = name_dumped(target, samples, states=states, as_json=as_json)
-            else:
-                case = collect(draft or None, target or None, serve, context.args, sglang or None, delivery or None)
-                text, status = examine_samples(
-                    case, samples, data=data, states=states, expect=expect, fix=fix, as_json=as_json
-                )
+            text, status = name_dumped(
+                target, Path(str(samples)), states=states, as_json=as_json, width=columns(sys.stdout)
+            )
             write(text)
             raise typer.Exit(status)
         case = collect(draft or None, target or None, serve, context.args, sglang or None, delivery or None)
+        if delivery:
+            require_available(case.release, case.delivery, case.environment)
+        if samples is not None:
+            from draftwire.samples_command import examine_samples, read_expect
+
+            text, status = examine_samples(
+                case, Path(samples), data=Path(data) if data else None, states=states, expect=read_expect(expect),
+                fix=Path(fix) if fix else None, as_json=as_json, width=columns(sys.stdout),
+            )  # fmt: skip
+            write(text)
+            raise typer.Exit(status)
         report = examine(case, [only] if only else checks.NAMES)
     except (ValueError, OSError) as failure:
         fail(str(failure))
@@ -73,6 +87,32 @@ def doctor(
 
         write(render(report, colour=wants_colour(sys.stdout)))
     raise typer.Exit(report.status)
+
+
+def _require_meaning(context: typer.Context, naming: bool) -> None:
+    """One line for an option that would be dropped in this mode, and for a path of no characters."""
+    given = {name for name, value in context.params.items() if value not in (None, "", False)}
+    given |= {name for name in PATHS if context.params[name] is not None}
+    if "samples" not in given:
+        mode, wrong = "without --samples", given & OF_SAMPLES
+        needed = "--samples with it"
+    elif naming:
+        mode, wrong = "with --samples, a target and no draft", given - OF_NAMING
+        needed = "--draft with it, or leave it out: this mode names the dumped states"
+    else:
+        mode, wrong = "with --samples", given & {"only", "list_names", "explain"}
+        needed = "it alone, or leave it out: checks do not run on samples"
+    if wrong:
+        flags = ", ".join(f"--{FLAGS.get(name, name)}" for name in context.params if name in wrong)
+        fail(f"expected options that mean something {mode}; found {flags} in the command line; say {needed}")
+    for name in PATHS:
+        if context.params[name] == "":
+            fail(f"expected a directory; found no characters in --{name}; name one")
+
+
+def columns(stream: TextIO) -> int:
+    """Of the terminal, 80 where the stream is none."""
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120)) if stream.isatty() else 80
 
 
 def wants_colour(stream: TextIO) -> bool:

@@ -17,16 +17,16 @@ def render(report: Report, *, colour: bool = False) -> str:
     case = report.case
     lines = [f"{case.draft.layout} draft {printable(str(case.draft.directory))}"]
     target = f"{case.target.architecture}, {case.target.num_layers} layers" if case.target else "not named"
-    lines += _wrap(f"target {target}; {case.server}")
+    lines += wrap(f"target {target}; {case.server}")
     if case.reading.captured is not None:
-        lines += _wrap(f"captures {case.reading}")
+        lines += wrap(f"captures {case.reading}")
     lines.append("")
     for name, finding in report.findings:
         lines += _finding(name, finding, colour)
     counts = ", ".join(f"{report.count(level)} {level}" for level in COLOURS)
     lines += ["", f"{counts}: {report.verdict}"]
     if report.status == 2:
-        lines += _wrap("Part of the wiring was not looked at: see the skipped lines. Name --target.")
+        lines += wrap("Part of the wiring was not looked at: see the skipped lines. Name --target.")
     return "\n".join(lines)
 
 
@@ -35,21 +35,21 @@ def _finding(name: str, finding: Finding, colour: bool) -> Iterator[str]:
     yield (f"\x1b[{COLOURS[finding.level]}m{level}\x1b[0m" if colour else level) + name
     if finding.level == "ok":
         return
-    yield from _wrap(finding.text, MARGIN)
+    yield from wrap(finding.text, margin=MARGIN)
     if finding.level == "skipped":
         return
     for line in finding.evidence:
-        yield from _wrap(f"- {line}", MARGIN)
-    yield from _wrap(f"Remedy: {finding.remedy}", MARGIN)
+        yield from wrap(f"- {line}", margin=MARGIN)
+    yield from wrap(f"Remedy: {finding.remedy}", margin=MARGIN)
     if finding.report:
-        yield from _wrap(f"Known from {finding.report}", MARGIN)
+        yield from wrap(f"Known from {finding.report}", margin=MARGIN)
 
 
-def _wrap(text: str, margin: int = 0) -> list[str]:
-    """Lines of at most WIDTH columns; a path or address that is longer stands whole on a line of its own."""
+def wrap(text: str, width: int = WIDTH, margin: int = 0) -> list[str]:
+    """Lines of at most `width` columns; a path or address that is longer stands whole on a line of its own."""
     indent = " " * margin
     return textwrap.wrap(
-        printable(text), WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+        printable(text), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ def _wrap(text: str, margin: int = 0) -> list[str]:
 def page(text: str) -> str:
     """A check's docstring in 80 columns; the lines of its list stay lines."""
     paragraphs = text.strip().split("\n\n")
-    told = [p if "\n- " in p else "\n".join(_wrap(" ".join(p.split()))) for p in paragraphs]
+    told = [p if "\n- " in p else "\n".join(wrap(" ".join(p.split()))) for p in paragraphs]
     return "\n\n".join(told)
 
 
