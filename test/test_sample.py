@@ -111,6 +111,18 @@ BAD = {
     "a mask of another length": (tensors(loss_mask=torch.ones(T + 1)), r"expected loss_mask \[6\]; found \[7\] in .*"),
     "NaN": (tensors(hidden_states=[torch.zeros(T, H), torch.full((T, H), float("nan"))]),
             r"expected hidden_states\[1\] without NaN and infinity; found 6 such rows in .*data_0.pt"),
+    "float8": (tensors(hidden_states=[torch.zeros(T, H).to(torch.float8_e4m3fn)]),
+               r"expected hidden_states\[0\]: a plain tensor of .*; found float8_e4m3fn in .*; dump it densely"),
+    "float8, stacked": (tensors(hidden_states=torch.zeros(T, S, H).to(torch.float8_e4m3fn)), "found float8_e4m3fn"),
+    "sparse": (tensors(hidden_states=[torch.zeros(T, H).to_sparse()]), "found sparse_coo in .*data_0.pt"),
+    "without values": (tensors(hidden_states=[torch.zeros(T, H, device="meta")]), "a meta tensor, without values"),
+    "no tensors": (tensors(hidden_states=[1, 2]), r"expected hidden_states\[0\]: a tensor; found int in .*data_0.pt"),
+    "ids as truths": (tensors(input_ids=torch.zeros(T, dtype=torch.bool)),
+                 r"expected input_ids of a dtype that holds tokens up to 49; found bool, .* int32 or int64"),
+    "a mask of NaN": (tensors(loss_mask=torch.full((T,), float("nan"))),
+                      r"expected loss_mask of 0 and 1; found 6 others, first nan in .*data_0.pt"),
+    "a mask of weights": (tensors(loss_mask=torch.tensor([0, 1, 2, 1, 0, 1])), "found 1 others, first 2 in .*data_0"),
+    "a mask of the ends": (tensors(loss_mask=torch.tensor([1, 0, 0, 0, 0, 1])), "found only the first or last, of whi"),
     "no states": (tensors(hidden_states=None), r"expected hidden_states: a tensor; found NoneType in .*data_0.pt"),
     "an empty list": (tensors(hidden_states=[]), r"a list of \[T, hidden\]; found 0 entries"),
     "no ids": (tensors(input_ids=None), r"expected input_ids or token_ids; found \['hidden_states', 'loss_mask'\]"),
@@ -124,6 +136,37 @@ def test_a_bad_sample(name: str, tmp_path: Path) -> None:
     with pytest.raises(DraftError, match=message) as refusal:
         read(save(tmp_path, table))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16])
+def test_ids_of_a_dtype_that_wraps(dtype: torch.dtype, tmp_path: Path) -> None:
+    ids = (torch.arange(T) + 40_000).to(dtype)
+    save(tmp_path, tensors(input_ids=ids))
+    most = torch.iinfo(dtype).max
+    wanted = f"holds tokens up to 49999; found {str(dtype)[6:]}, which ends at {most} .* dump the ids in int32 or"
+    with pytest.raises(DraftError, match=wanted):
+        list(read_samples(tmp_path, vocab_size=50_000))
+    save(tmp_path, tensors(input_ids=torch.arange(T).to(dtype)))
+    assert next(iter(read_samples(tmp_path, vocab_size=50))).input_ids.tolist() == list(range(T))
+
+
+def test_a_mask_beyond_what_is_read(tmp_path: Path) -> None:
+    states = [torch.zeros(5000, H)] * S
+    mask = torch.arange(5000) >= 4500
+    save(tmp_path, {"input_ids": torch.zeros(5000, dtype=torch.long), "loss_mask": mask, "hidden_states": states})
+    with pytest.raises(DraftError, match="among the first 4096, which are read; found the first at 4500 in loss_mask"):
+        read(tmp_path)
+
+
+def test_boundaries_end_at_the_targets_layers(tmp_path: Path) -> None:
+    save(tmp_path, tensors())
+    with pytest.raises(DraftError, match=r"boundaries from 0 to 12, .*; found \[0, 3, 6, 99\] in --states"):
+        read_samples(tmp_path, states=[0, 3, 6, 99], num_layers=12)
+    (tmp_path / "manifest.json").write_text('{"boundaries": [0, 3, 6, 13], "num_hidden_layers": 12}')
+    with pytest.raises(DraftError, match=r"boundaries from 0 to 12, .*; found \[0, 3, 6, 13\] in .*manifest.json"):
+        read_samples(tmp_path)
+    with pytest.raises(DraftError, match=r"num_hidden_layers 24, the target's; found 12 in .*manifest.json"):
+        read_samples(tmp_path, num_layers=24)
 
 
 def test_one_state_too_few_for_the_manifest(tmp_path: Path) -> None:
@@ -181,7 +224,9 @@ def test_masks_of_a_prepared_dataset(tmp_path: Path) -> None:
     file = {"hidden_states": stacked, "token_ids": table["input_ids"]}
     save_file(file, tmp_path / "hs_1.safetensors")
     assert read(tmp_path, data=data)[0].loss_mask.tolist() == [False, False, False, True, False, False]
-    (tmp_path / "hs_1.safetensors").rename(tmp_path / "hs_0.safetensors")
+    (tmp_path / "hs_1.safetensors").rename(tmp_path / "data_1.safetensors")  # the first file, but of row 1
+    assert read(tmp_path, data=data)[0].loss_mask.tolist() == [False, False, False, True, False, False]
+    (tmp_path / "data_1.safetensors").rename(tmp_path / "hs_0.safetensors")
     with pytest.raises(DraftError, match=r"expected the tokens of hs_0.safetensors in row 0; found others"):
         read(tmp_path, data=data)
 

@@ -10,8 +10,10 @@ import pytest
 
 pytest.importorskip("transformers")
 import torch
+from draft_damage import damage
 from test_replay import example_replay
 
+from draftwire.draft import DraftError
 from draftwire.pair import example_pair
 from draftwire.reference import ARGMAX, LAST, NEXT, Agreement, Reference, agreements
 from draftwire.sample import read_samples
@@ -115,6 +117,13 @@ def test_equals_are_never_decided(setting) -> None:
     assert not run.decided
     assert run.winner == 0
     assert run.tokens == 6 * 255
+
+
+@pytest.mark.parametrize(("name", "value"), [("fc.weight", float("nan")), ("midlayer.mlp.up_proj.weight", math.inf)])
+def test_weights_that_are_no_numbers(name: str, value: float, tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft", {}, lambda tensors: tensors[name][100].fill_(value))
+    with pytest.raises(DraftError, match=rf"expected {name.replace('midlayer', 'layers.0')} of numbers; found {value}"):
+        Evidence(example_replay(draft), read_samples(SAMPLES), None)
 
 
 def test_without_argmax_and_target_the_text_decides(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
+import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,9 +69,11 @@ def load_pickle(file: Path) -> Any:
     import torch
 
     try:
-        if file.name.endswith(ZIPPED):
-            return torch.load(io.BytesIO(_unzipped(file)), map_location="cpu", weights_only=True)
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=file.stat().st_size > 2**24)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of sparse tensors, which are refused
+            if file.name.endswith(ZIPPED):
+                return torch.load(io.BytesIO(_unzipped(file)), map_location="cpu", weights_only=True)
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=file.stat().st_size > 2**24)
     except pickle.UnpicklingError:
         raise DraftError("tensors, lists and tables only", "a pickle that needs code to run", file,
                          f"do not trust it: {MOVE}") from None  # fmt: skip
