@@ -41,6 +41,10 @@ def test_the_example_is_wired(samples: Samples) -> None:
     assert found.decided
     assert found.served_agreement is not None
     assert 100 * found.served_agreement.rate == pytest.approx(62.2, abs=1.0)
+    rival = found.runner_up
+    assert rival is not None and found.choices == 24
+    assert rival.agreement.of == rival.best.of == found.tokens  # it stopped last, and both are of what both read
+    assert rival.best.hits > rival.agreement.hits
     norms = dict(found.norms)
     assert norms[0] == min(norms.values())
 
