@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from test_sample import S, T, read, save, tensors
 
 from draftwire import sample_files
 from draftwire.draft import DraftError
+from draftwire.pair import example_pair
 from draftwire.sample import read_samples
+from draftwire.states_command import name_dumped
 
 
 def specforge(**changes) -> dict:
@@ -81,3 +84,11 @@ def test_short_samples_are_left_out_with_a_note(tmp_path: Path) -> None:
     samples = read_samples(tmp_path)
     assert [s.length for s in samples] == [T]
     assert samples.notes == ["left out as fewer than 4 tokens: data_1.pt, data_2.pt, data_3.pt"]
+
+
+def test_before_there_is_a_draft_it_is_said_too(tmp_path: Path) -> None:
+    pair = example_pair()
+    shutil.copy(pair.directory / "samples" / "data_0.pt", tmp_path)
+    save(tmp_path, {"param_groups": []}, "optimizer.pt")
+    text, _ = name_dumped(str(pair.target), tmp_path)
+    assert text.splitlines()[-1] == "note: left out as no sample: optimizer.pt"

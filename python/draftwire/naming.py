@@ -104,10 +104,11 @@ def run_target(target: Target, ids: Tensor) -> tuple[list[Tensor], Tensor]:
     logging.set_verbosity_error()
     seen: list[Tensor] = []
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             target.directory, dtype=torch.float32, trust_remote_code=False, local_files_only=True,
             output_loading_info=True,
         )  # fmt: skip
+        model, report = loaded
         missing = sorted(name for name in report["missing_keys"] if not name.startswith("lm_head."))
         if missing:
             raise DraftError("a target with all of its layers", f"no {missing[0]}", target.directory, AGAIN)

@@ -53,6 +53,8 @@ def name_dumped(
         table = [{"boundary": n.boundary, "normed": n.normed, "mean_norm": n.norm} for n in named]
         return json.dumps({"states": table, "status": status, "last": verdict}, indent=2), status
     seen = f"{first.file.name} of {len(samples.files)} samples, {first.length} tokens, target {read.architecture}"
+    for note in samples.notes:
+        lines += wrap(f"note: {note}", width)
     return "\n".join([*wrap(verdict, width), *wrap(seen, width), *lines]), status
 
 
