@@ -209,6 +209,21 @@ def test_flags_and_differences_are_said_once(tmp_path: Path, monkeypatch: pytest
     assert yaml.safe_load((tmp_path / "out-json" / "serve.yaml").read_text()) == table["flags"]
 
 
+def test_the_figure_is_held_against_the_mended_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, case = found_order(damage(tmp_path / "draft", {}, swap_blocks))
+    again = Diagnosis("WIRED", [], notes=["the trainer's figure is reached"], winner=found.winner, boundaries=(0, 3, 6))
+    answers, seen = [again, found], []
+
+    def answer(*_: object, expect: float | None = None) -> Diagnosis:
+        seen.append(expect)
+        return answers.pop()
+
+    monkeypatch.setattr("draftwire.diagnosis.diagnose", answer)
+    text, _ = examine_samples(case, SAMPLES, expect=0.7, fix=tmp_path / "out")
+    assert seen == [0.7, 0.7]
+    assert "note: the trainer's figure is reached" in text
+
+
 def test_a_draft_that_needs_the_overlay_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, table = mended(damage(tmp_path / "draft"), tmp_path / "out", monkeypatch, norm_before_residual=True)
     told = " ".join(text.split())

@@ -48,13 +48,15 @@ def examine_samples(
     if fix is None:
         lines, status = describe(case, found, width), STATUS[found.verdict]
     else:
-        mended, again = _mend(case, found, samples, fix)
+        mended, again = _mend(case, found, samples, fix, expect)
         lines, status = describe_mend(found, again, mended, width), STATUS[again.verdict]
         table["fixed"] = {**mended, **as_table(again)}
     return json.dumps(table, indent=2) if as_json else "\n".join(lines), status
 
 
-def _mend(case: Case, found: Diagnosis, samples: Any, fix: Path) -> tuple[dict[str, Any], Diagnosis]:
+def _mend(
+    case: Case, found: Diagnosis, samples: Any, fix: Path, expect: float | None
+) -> tuple[dict[str, Any], Diagnosis]:
     """Write the mended draft and diagnose it as it would be served; where that cannot be done, leave nothing."""
     from draftwire.case import Case
     from draftwire.diagnosis import diagnose
@@ -68,7 +70,7 @@ def _mend(case: Case, found: Diagnosis, samples: Any, fix: Path) -> tuple[dict[s
             for name in available(case.release, case.environment)
         }
         ours = "overlay" if output.requires and "overlay" in cases else case.delivery
-        again = diagnose(cases[ours], samples)
+        again = diagnose(cases[ours], samples, expect=expect)
         served_by = list(_served_by(cases, again, output))
         return mended_table(fix, output, changes(case, found, output), served_by, shared_weights(case, fix)), again
     except BaseException:

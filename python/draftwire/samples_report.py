@@ -102,6 +102,8 @@ def describe_mend(found: Diagnosis, again: Diagnosis, mended: dict[str, Any], wi
     if after is not None:
         was = f", before {before}" if before is not None else ""
         yield from wrap(f"agreement with the {again.kind} as served, step 1: {after}{was}", width)
+    for line in again.notes:
+        yield from wrap(f"note: {line}", width)
     yield from wrap(f"launch flags, also in {Path(mended['out']) / 'serve.yaml'} for --config:", width)
     yield from flag_lines(mended["flags"], width)
 
