@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("transformers")
+import torch
 from draft_damage import damage, ids
 from test_diagnosis import PAIR, case_of
 
 from draftwire.comparison import compare_figure
-from draftwire.diagnosis import Diagnosis, Rival
+from draftwire.diagnosis import Diagnosis, Rival, _runner_up
 from draftwire.doctor_command import columns
 from draftwire.reference import ARGMAX, LAST, NEXT, Agreement
 from draftwire.remedy import next_step
 from draftwire.samples_report import as_table, describe, flag_lines
-from draftwire.search import Candidate
+from draftwire.search import Candidate, Race
 from draftwire.settings import read_settings
 
 HALF, MOST = Agreement(500, 1000), Agreement(900, 1000)
@@ -158,3 +159,12 @@ def test_a_figure_leaves_miswired_alone() -> None:
     found = figure(0.99, verdict="MISWIRED", axes=["order"])
     assert found.verdict == "MISWIRED"
     assert "falls short of the trainer's 99.0%" in found.notes[0]
+
+
+def test_a_rival_that_stopped_early_is_held_against_what_it_read() -> None:
+    case = case_of(PAIR.draft)
+    settings = read_settings(case.draft)
+    run = Race([Candidate((0, 1, 2), settings), Candidate((0, 2, 3), settings)], winner=0, alive=[0])
+    run.hits = [torch.tensor([1, 1, 0, 1, 0, 0, 0, 0]).bool(), torch.tensor([0, 1, 0, 0]).bool()]
+    rival = _runner_up(run, [0, 3, 6, 9])
+    assert rival == Rival((0, 2, 3), (0, 6, 9), "offsets", Agreement(1, 4), Agreement(3, 4))
