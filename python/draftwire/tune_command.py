@@ -52,9 +52,7 @@ def tune(
 
         try:
             if row and context.args:
-                fail(
-                    f"expected no launch flags with --row, which serves nothing; found {context.args[0]}; leave them out"
-                )
+                fail(f"expected no launch flags with --row, which serves nothing; found {context.args[0]}; drop it")
             if row:
                 predict_row(file, most, at)
                 return
