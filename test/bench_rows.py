@@ -21,7 +21,7 @@ SHARE = 0.75
 PROVENANCE = {
     "benchmark": "bench", "command": "draftwire bench a.yaml", "date": "2026-11-30", "config": "configs/a.yaml",
     "config_sha256": "ab" * 32, "sglang": "0.5.23", "tp_size": 1, "draftwire": "0.1.0", "commit": "abc1234",
-    "delivery": "overlay", "draft_sha256": "cd" * 32, "device": "cpu, 2 cores", "driver": None,
+    "delivery": "overlay", "always_cut": False, "draft_sha256": "cd" * 32, "device": "cpu, 2 cores", "driver": None,
     "prompts": {"file": "prompts.json", "sha256": "ef" * 32, "count": 64},
 }  # fmt: skip
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from processes import interruptible, is_alive
 
+import draftwire
+
 FAKE = Path(__file__).parent / "fake_engine"
 CONFIG = """
 model-path: target
@@ -43,11 +45,12 @@ class FakeDeployment:
         write_launch_file(folder, prompts=12)
 
     def start(self, *flags: str, fault: str = "", **fields) -> subprocess.Popen:
-        env = {**os.environ, "PYTHONPATH": str(FAKE), "FAKE_FAULT": fault, "FAKE_PIDS": str(self.pids)}
+        path = f"{FAKE}:{Path(draftwire.__file__).parents[1]}"
+        env = {**os.environ, "PYTHONPATH": path, "FAKE_FAULT": fault, "FAKE_PIDS": str(self.pids)}
         env = {**env, "TMPDIR": str(self.folder), **fields.pop("env", {})}
         fields.setdefault("preexec_fn", interruptible)
         return subprocess.Popen([sys.executable, "-m", "draftwire", *self.command, *flags], cwd=self.folder, env=env,
-                                text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **fields)  # fmt: skip
+                                text=True, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **fields})  # fmt: skip
 
     def run(self, *flags: str, fault: str = "", **fields) -> tuple[int, list[str], list[str]]:
         """Status and the lines of both streams; asserts that no process is left."""

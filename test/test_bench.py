@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from bench_rows import bench_row
 from rich.console import Console
 from typer.testing import CliRunner
 from upstream import download, given, installed
@@ -21,6 +22,7 @@ from draftwire.bench.deployment import Deployment
 from draftwire.bench.ledger import append, require_writable
 from draftwire.bench.loops import distinct_share, looping_share
 from draftwire.bench.measurement import measurement
+from draftwire.bench.panels import setting
 from draftwire.bench.prompts import default_prompts, read_prompts
 from draftwire.bench.provenance import hash_config, hash_weights
 from draftwire.bench.ratios import differences, reason_against, require_honest_acceptance
@@ -73,6 +75,7 @@ def test_the_built_in_head(tmp_path: Path, pair: Pair) -> None:
     target.mkdir()
     (target / "config.json").write_text(json.dumps({"text_config": {"num_nextn_predict_layers": 1}}))
     changes = {"model-path": str(target), "speculative-draft-window-size": 512}
+    changes["speculative-draft-attention-backend"] = "flashinfer"  # For a Llama-type draft's heads.
     (arm,) = deployment(tmp_path, **changes).arms(["mtp"], [])
     kept = {key: DRAFT[key] for key in list(DRAFT)[2:]}
     assert arm.table == PLAIN | kept | {"model-path": str(target), "speculative-algorithm": "EAGLE"}
@@ -105,7 +108,7 @@ def test_launch_flags_beside_the_file(tmp_path: Path) -> None:
     baseline, drafted = mine.arms(["baseline", "eagle3"], [])
     in_file = {key: value for key, value in PLAIN.items() if key != "max-running-requests"}
     assert baseline.table == in_file
-    assert drafted.table == in_file | DRAFT | {"speculative-num-steps": "2", "speculative-num-draft-tokens": "3"}
+    assert drafted.table == in_file | DRAFT | {"speculative-num-steps": "2", "speculative-num-draft-tokens": 3}
     assert drafted.label == "eagle3 2/1/3"
     for flags in (["--port", "1"], ["--host=0.0.0.0"]):
         with pytest.raises(BenchError, match=r"expected no --\w+ among the launch flags"):
@@ -177,7 +180,14 @@ def test_prompts(tmp_path: Path) -> None:
     assert read_prompts(file).max_tokens == 64
     with pytest.raises(BenchError, match="expected 3 prompts, found 2"):
         read_prompts(file).first(3)
-    for content in ("", "[]", "[[1, -2]]", "[1, 2]", '{"prompt": ""}', "{", '{"max_tokens": 1, "prompts": ["aa"]}',
+    file.write_text('{"prompt": "a\u2028separator"}\n{"prompt": "second"}\n', encoding="utf-8")
+    assert read_prompts(file).items == ["a\u2028separator", "second"]
+    os.mkfifo(tmp_path / "pipe")
+    for odd in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(BenchError, match="expected a regular file of prompts, found a pipe or device in"):
+            read_prompts(odd)
+    for content in ("", "[]", "[" * 200_000, "[[1, -2]]", "[1, 2]",
+                    '{"prompt": ""}', "{", '{"max_tokens": 1, "prompts": ["aa"]}',
                     '["same", "same"]', "\x80"):  # fmt: skip
         file.write_bytes(content.encode("latin-1"))
         with pytest.raises(BenchError):
@@ -298,6 +308,13 @@ def test_time_left_of_a_second_run() -> None:
     assert stages.left() == pytest.approx(100.0, abs=0.1)
 
 
+@pytest.mark.parametrize("flag", ["--temperature", "--top-p"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_sampling_that_is_no_number(tmp_path: Path, flag: str, value: str) -> None:
+    ended = CliRunner().invoke(app, ["bench", str(ROOT / "configs/tiny-cpu.yaml"), "--out", str(tmp_path), flag, value])
+    assert ended.exit_code == 2 and not list(tmp_path.iterdir())
+
+
 def test_rows_are_added(tmp_path: Path) -> None:
     file = tmp_path / "new" / "results.jsonl"
     require_writable(file)
@@ -388,8 +405,27 @@ def test_a_row_tells_a_wiring_from_another(tmp_path: Path) -> None:
     assert hash_config(str(tmp_path)) is None
 
 
+def test_settings_are_told_apart() -> None:
+    """Another draft config, sampling, prompts or speculative flag is another measurement."""
+    row = bench_row(3, draft_config_sha256="one", temperature=0.0, top_p=1.0)
+    others = [{"draft_config_sha256": "two"}, {"draft_sha256": "ab"}, {"temperature": 1.0}, {"top_p": 0.9},
+              {"prompts": {"sha256": "aa"}}, {"flags": ["--dp-size", "8"]},
+              {"speculative_flags": ["speculative-num-steps=2"]}, {"device": "gpu"}]  # fmt: skip
+    assert len({setting(row | other) for other in ({}, *others)}) == len(others) + 1
+    assert setting(row | {"commit": "other", "date": "2027-01-01"}) == setting(row)
+    first = {key: value for key, value in row.items() if key != "always_cut"}
+    assert setting(first) != setting(row), "its arms shared a server"
+
+
+def test_the_speculative_flags_of_a_row(tmp_path: Path) -> None:
+    said = Deployment(deployment(tmp_path).file, ["--dp-size", "2", "--speculative-num-steps", "2"])
+    assert said.said_of_speculation == ["speculative-num-steps=2"]
+    (arm,) = said.arms(["eagle3"], [])
+    assert (arm.label, arm.table["speculative-num-draft-tokens"]) == ("eagle3 2/1/3", 3), "as SGLang sets it"
+
+
 @pytest.mark.parametrize(
-    "flags", [["--port", "99999"], ["--requests", "-5"], ["--tokens", "-5"], ["--concurrency", ","]]
+    "flags", [["--port", "99999"], ["--requests", "-5"], ["--tokens", "-5"], ["--concurrency", ","], ["--tokens", "3"]]
 )
 @pytest.mark.parametrize("command", ["bench", "tune"])
 def test_numbers_that_make_no_sense(command: str, flags: list[str], tmp_path: Path) -> None:

@@ -59,6 +59,22 @@ def test_a_row(bench: FakeDeployment) -> None:
     assert bench.run()[0] == 0 and len(bench.out.read_text().splitlines()) == 2
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_row_is_kept_where_nothing_can_be_printed(bench: FakeDeployment) -> None:
+    with open("/dev/full", "w") as full:
+        process = bench.start("--requests", "3", stdout=full)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 2 and "No space left on device" in err.splitlines()[-1]
+    assert json.loads(bench.out.read_text())["benchmark"] == "bench"
+
+
+def test_nothing_is_left_of_a_run_that_never_started(bench: FakeDeployment) -> None:
+    (bench.folder / "draft" / "model.safetensors").unlink()
+    (bench.folder / "draft").rmdir()
+    status, _, err = bench.run()
+    assert status == 2 and not list(bench.folder.glob("draftwire-bench-*")), err
+
+
 def test_answers_that_are_always_cut(bench: FakeDeployment) -> None:
     """Fixed length would ask for the same: said, and not measured."""
     status, out, err = bench.run("--requests", "3", "--temperature", "0.7", "--top-p", "0.9")

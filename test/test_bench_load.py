@@ -116,7 +116,7 @@ def test_a_row_says_where_it_comes_from(deployment: Deployment, monkeypatch: pyt
     assert row | {"command": "", "date": "", "draftwire": ""} == {
         "benchmark": "bench", "command": "", "date": "", "config": str(deployment.file), "sglang": "0.5.20",
         "config_sha256": hashlib.sha256(deployment.file.read_bytes()).hexdigest(), "tp_size": 4, "draftwire": "",
-        "flags": [], "dp_size": 1,
+        "flags": [], "speculative_flags": [], "dp_size": 1,
         "commit": "580.1\n580.1", "delivery": "delivery of 0.5.20", "draft_sha256": "weights", "device": "a GPU",
         "draft_config_sha256": hashlib.sha256(b"{}").hexdigest(), "driver": "580.1",
         "prompts": {"file": "p", "sha256": "hash", "count": 2},

@@ -140,6 +140,15 @@ def test_panels_of_one_device_have_one_scale() -> None:
     assert panels[0].ends[0] == 2 * min(heights)
 
 
+def test_rows_whose_arms_shared_a_server_are_marked_and_not_drawn() -> None:
+    first = {key: value for key, value in bench_row(1).items() if key != "always_cut"}
+    said = "The two visits of the arm in the middle of the order were one server's: its spread is too small."
+    assert said in write_report([first]) and said not in write_report([bench_row(1)])
+    later = bench_row(3, config="other.yaml")
+    assert [p.title for p in speed_panels([first, later])] == ["other"]
+    assert [p.title for p in speed_panels([first])] == ["a"]
+
+
 def test_what_a_reader_must_know_of_a_row() -> None:
     """The servers' other differences, and that a fixed length would have asked for the same."""
     differs = {"eagle3 3/1/4": {"disable_overlap_schedule": [False, True]}, "mtp 1/1/2": {}}

@@ -39,7 +39,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         if options.tree:
             topk, steps = options.tree
             chain = next(m for m in row["measurements"] if m["steps"] == steps)
-            found = {"topk": topk, "draft_tokens": 12, "tok_s": 50.0, "accept_length": 4.5}
+            found = {"topk": topk, "draft_tokens": 12, "tok_s": 50.0, "accept_length": 9.9}
+            found |= {"accept_positions": [1.0, 1.0, 0.9, 0.4, 0.2]}
             row["measurements"].append(chain | found)
         if len(made.asked) > 1:
             for m in row["measurements"]:
@@ -78,6 +79,14 @@ def test_the_time_left_and_the_batches_of_the_first_run(bench: Bench) -> None:
     first, second = bench.options
     assert list(first.later).count("start") == 8 and list(first.batches) == [6, 12]
     assert not second.later and not second.batches
+
+
+def test_the_row_that_the_guide_predicts_from() -> None:
+    """README's command, on the file in the tree: the last row with two step counts, whatever came after it."""
+    results = Path(__file__).parents[1] / "benchmarks" / "results.jsonl"
+    done = CliRunner().invoke(app, ["tune", str(results), "--row"])
+    assert done.exit_code == 0, done.stderr
+    assert "of draftwire bench configs/tiny-cpu.yaml" in done.stdout and "the other counts predict" in done.stdout
 
 
 def test_launch_flags_and_the_concurrency_tuned_for(bench: Bench) -> None:

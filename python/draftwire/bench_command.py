@@ -22,7 +22,7 @@ def bench(
     tokens: Tokens = 0,
     requests: Requests = 0,
     rounds: Rounds = 1,
-    temperature: Annotated[float, typer.Option(min=0)] = 0.0,
+    temperature: Annotated[float, typer.Option(min=0, max=100)] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.01, max=1)] = 1.0,
     timeout: Timeout = 1800.0,
     port: Port = 0,

@@ -52,11 +52,14 @@ def is_near_tie(server: Server, prompt: Sequence[int], output: Sequence[int], re
 
 @contextmanager
 def kept_on_failure(prefix: str) -> Iterator[Path]:
-    """A temporary folder, removed at the end unless an error, which names its log, leaves it to be looked at."""
+    """A temporary folder, removed at the end unless an error, which names its log, leaves what is in it to be looked
+    at."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     try:
         yield folder
     except Exception:
+        if not any(folder.iterdir()):
+            folder.rmdir()
         raise
     except BaseException:  # Interrupted: there is nothing to look at.
         shutil.rmtree(folder)

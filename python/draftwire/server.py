@@ -20,12 +20,20 @@ from typing import Any
 _NAMES_AN_ERROR = re.compile(r"draftwire: expected|([\w.]*\.)?\w*(Error|Exception)\b(: .|$)")
 
 
-# A server of ours is on this machine, whatever proxy the environment names.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class ServerError(RuntimeError):
     """The server did not come up or did not answer; one line with the cause that its log names."""
+
+
+def directly() -> dict[str, str]:
+    """Variables for a process that asks a server on this machine, whatever proxy the environment names for the rest.
+
+    SGLang asks itself before it says that it is ready.
+    """
+    said = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(filter(None, (said, "127.0.0.1"))))
 
 
 def free_port() -> int:
@@ -69,7 +77,7 @@ class Server:
     ):
         self.port = require_free(port) if port else free_port()
         self.command = [python, *module, *flags, "--host", "127.0.0.1", "--port", str(self.port)]
-        self.env = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        self.env = {**os.environ, **directly(), "PYTHONUNBUFFERED": "1", **(env or {})}
         self.log = log
         self.process: subprocess.Popen | None = None
 

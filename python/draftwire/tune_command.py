@@ -69,24 +69,23 @@ def tune(
 
 
 def predict_row(file: Path, most: int, at: int) -> None:
-    """Of the last row of `draftwire bench` that has a baseline in a results.jsonl; prints, and adds nothing."""
+    """Of the last row of a results.jsonl that carries a prediction; prints, and adds nothing."""
     from rich.console import Console
 
-    from draftwire.bench.panels import has_baseline
     from draftwire.bench.refusals import BenchError
     from draftwire.bench.report import read_rows
-    from draftwire.bench.study_table import say
-    from draftwire.bench.tuning import Study
+    from draftwire.bench.study_table import say, say_line
+    from draftwire.bench.tuning import Study, carries_prediction
 
     known = read_rows(file.read_text(encoding="utf-8"), file)
-    rows = [one for one in known if one["benchmark"] == "bench" and has_baseline(one)]
-    if not rows:
-        raise BenchError(
-            "a row of draftwire bench with a baseline", "none", file, "name a results.jsonl that holds one"
-        )
-    study = Study(rows[-1], most, at)
+    found = next((one for one in reversed(known) if one["benchmark"] == "bench" and carries_prediction(one)), None)
+    if found is None:
+        raise BenchError("a row of draftwire bench with a baseline and two step counts", "none", file,
+                         "name a results.jsonl that holds one")  # fmt: skip
+    study = Study(found, most, at)
+    say_line(Console(), f"of {found['command']}, {found['date']}")
     say(study, Console())
-    print(json.dumps({**_named(rows[-1]), **study.findings(), "checked": []}), flush=True)
+    print(json.dumps({**_named(found), **study.findings(), "checked": []}), flush=True)
 
 
 def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool = False, out: Console | None = None,
@@ -131,10 +130,14 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
         again = comparable_row(file, replace(options, steps=best, tree=branched), progress)["measurements"]
         row["checked"] = compare(row["predictions"], again)
         row["tree"]["measured"] = compare_tree(row["tree"], again, row["at"])
-        say_checked(row["checked"], out)
+
+    def say_all() -> None:
+        if best:
+            say_checked(row["checked"], out)
         if tree:
             say_line(out, tree_line(row["tree"]))
-    publish(row, options.out)
+
+    publish(row, options.out, say_all)
     return row
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from draftwire.bench.refusals import BenchError
-from draftwire.server import Server, end_with_parent
+from draftwire.server import Server, directly, end_with_parent
 
 # Seconds in which a server that fails requests ends, if it is about to.
 DYING = 3.0
@@ -94,12 +94,6 @@ class Run(NamedTuple):
         )
 
 
-def _directly() -> dict[str, str]:
-    """A server of ours is on this machine, whatever proxy the environment names for the rest."""
-    said = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
-    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(filter(None, (said, "127.0.0.1"))))
-
-
 class Client:
     """A process that runs upstream's client; a context manager. It starts to import at once and is awaited later."""
 
@@ -115,7 +109,7 @@ class Client:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [self.python, "-m", "draftwire.bench.upstream", str(theirs)],
-                env={**os.environ, **_directly(), "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"},
+                env={**os.environ, **directly(), "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

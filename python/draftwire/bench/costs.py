@@ -9,7 +9,8 @@ In ms at concurrency b, from the points of `prediction` (T(k) is a decode step w
     draft         another step less its verified token, (P(b m) - P(b)) / (m - 1)
     rest          T(k) less verify and k drafts: choosing, and what the draft reads of verified tokens
 
-`verify`, `draft` and `rest` need a baseline at b m or more; without it they are None, never guessed.
+`verify`, `draft` and `rest` are of the most steps, beyond the fewest, for which there is a baseline at b m or more, and
+the draft's of the counts up to it; without one they are None, never guessed.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ def take_apart(plain: Sequence[Point], drafted: Sequence[Point], concurrency: in
     own = line(batches, concurrency)
     first, last = points[0], points[-1]
     another = (last.step(last.tok_s) - first.step(first.tok_s)) / (last.steps - first.steps)
-    reached = [p for p in points if concurrency * (p.steps + 1) <= batches[-1][0]]
+    reached = [p for p in points[1:] if concurrency * (p.steps + 1) <= batches[-1][0]]
     if not reached:
         return Costs(concurrency, own, another)
     widest = reached[-1]
     verify = line(batches, concurrency * (widest.steps + 1))
-    draft = another - (verify - own) / widest.steps
+    # Of the counts up to this one: where a step's cost bends further on, the whole slope is not its own.
+    here = (widest.step(widest.tok_s) - first.step(first.tok_s)) / (widest.steps - first.steps)
+    draft = here - (verify - own) / widest.steps
     rest = widest.step(widest.tok_s) - verify - widest.steps * draft
     return Costs(concurrency, own, another, widest.steps, verify, draft, rest)
 

@@ -22,6 +22,7 @@ STEPS, TOPK, TOKENS = "speculative-num-steps", "speculative-eagle-topk", "specul
 OF_A_DRAFT = (
     "speculative-draft-model-path", "speculative-draft-model-revision", "speculative-draft-model-quantization",
     "speculative-draft-load-format", "speculative-draft-window-size", "speculative-token-map",
+    "speculative-draft-attention-backend",
 )  # fmt: skip
 
 
@@ -84,6 +85,13 @@ class Deployment:
         return self.flags.number("tp-size") or 1
 
     @property
+    def said_of_speculation(self) -> list[str]:
+        """name=value of the speculative flags beside the file."""
+        sources = self.flags.sources
+        return [f"{key}={value}" for key, value in self.flags.values.items()
+                if key.startswith("speculative-") and sources[key] == COMMAND_LINE]  # fmt: skip
+
+    @property
     def replicas(self) -> int:
         """Of data parallelism."""
         return self.flags.number("dp-size") or 1
@@ -131,7 +139,9 @@ class Deployment:
             raise BenchError(missing[0], "none", self.file, "write it: SGLang's own choice depends on the model")
         topk, tokens = said[TOPK] or 1, said[TOKENS] or 1
         if steps is None:
-            return Arm(name, table, said[STEPS], topk, tokens)
+            steps = said[STEPS] or 1
+            tokens = steps + 1 if topk == 1 else tokens  # As SGLang sets it, with a warning.
+            return Arm(name, table | {TOKENS: tokens}, steps, topk, tokens)
         tokens = steps + 1 if topk == 1 else min(tokens, nodes(topk, steps))
         return Arm(name, table | {STEPS: steps, TOKENS: tokens}, steps, topk, tokens)
 

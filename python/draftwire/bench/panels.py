@@ -31,8 +31,16 @@ class Panel(NamedTuple):
 
 def setting(row: Row) -> tuple[str, ...]:
     """Rows with the same one are measurements of the same thing; of them the charts show the latest."""
-    keys = ("config", "device", "sglang", "delivery", "tp_size", "draft_sha256")
-    return (*(str(row.get(key)) for key in keys), " ".join(row.get("flags") or ()))
+    keys = ("config", "device", "sglang", "delivery", "tp_size", "draft_sha256", "draft_config_sha256", "temperature",
+            "top_p")  # fmt: skip
+    flags = (*(row.get("flags") or ()), *(row.get("speculative_flags") or ()))
+    prompts = (row.get("prompts") or {}).get("sha256")
+    return (*(str(row.get(key)) for key in keys), " ".join(flags), str(prompts), str(shares_a_server(row)))
+
+
+def shares_a_server(row: Row) -> bool:
+    """Whether the two visits of the arm in the middle of a row's order were one server's, as in the first rows."""
+    return "always_cut" not in row and row["benchmark"] == "bench"
 
 
 def has_baseline(row: Row) -> bool:
@@ -40,11 +48,15 @@ def has_baseline(row: Row) -> bool:
 
 
 def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
-    """The last row of each setting, newest first; one without a baseline only where none has one."""
+    """The last row of each setting, newest first; one without a baseline only where none has one, and one whose arms
+    shared a server only where all do.
+    """
+    rows = [row for row in rows if row["benchmark"] == benchmark]
+    rows = [row for row in rows if not shares_a_server(row)] or rows
     last: dict[tuple[str, ...], Row] = {}
     for row in rows:
-        here = last.get(setting(row)) if row["benchmark"] == benchmark else None
-        if row["benchmark"] == benchmark and (here is None or has_baseline(row) or not has_baseline(here)):
+        here = last.get(setting(row))
+        if here is None or has_baseline(row) or not has_baseline(here):
             last.pop(setting(row), None)
             last[setting(row)] = row
     return list(reversed(last.values()))
@@ -60,7 +72,9 @@ def _with_most_loads(rows: Sequence[Row]) -> list[Row]:
 def name_of(row: Row) -> tuple[str, str]:
     """A setting's title and what is under it."""
     ranks = f", tp {row['tp_size']}" if row.get("tp_size", 1) != 1 else ""
-    title = " ".join([PurePath(row["config"]).stem, *(row.get("flags") or ())])
+    said = (*(row.get("flags") or ()), *(row.get("speculative_flags") or ()))
+    title = " ".join([PurePath(row["config"]).stem, *said])
+    title += f", temperature {row['temperature']:g}" if row.get("temperature") else ""
     return title, f"{row['device']}{ranks}, SGLang {row['sglang']}, {row['delivery']}"
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from draftwire.bench.refusals import BenchError
 
 LARGEST_FILE = 64 * 1024 * 1024
+LEAST_TOKENS = 4
 FORMS = 'JSONL of {"prompt": text}, {"messages": [...]} or {"input_ids": [...]}, or a JSON list of such'
 
 
@@ -34,6 +36,8 @@ class Prompts(NamedTuple):
 def read_prompts(file: Path) -> Prompts:
     """Raises BenchError, one line, on a file in none of the FORMS."""
     try:
+        if not stat.S_ISREG(file.stat().st_mode) and not file.is_dir():
+            raise BenchError("a regular file of prompts", "a pipe or device", file, "write them to a file")
         if file.stat().st_size > LARGEST_FILE:
             raise BenchError(f"at most {LARGEST_FILE} bytes of prompts", file.stat().st_size, file, "name another file")
         content = file.read_bytes()
@@ -44,12 +48,12 @@ def read_prompts(file: Path) -> Prompts:
         raise BenchError(FORMS, "no UTF-8", file, "correct it") from None
     try:
         table = _table(text)
-    except ValueError as failure:
+    except (ValueError, RecursionError) as failure:
         raise BenchError(FORMS, failure, file, "correct it") from None
     most = None
     if isinstance(table, dict):
         most, table = table.get("max_tokens"), table.get("prompts")
-    if not isinstance(table, list) or (most is not None and (type(most) is not int or most < 4)):
+    if not isinstance(table, list) or (most is not None and (type(most) is not int or most < LEAST_TOKENS)):
         raise BenchError(FORMS, text[:40], file, "correct it")
     items = [_item(entry, number, file) for number, entry in enumerate(table, 1)]
     if not items:
@@ -64,7 +68,7 @@ def _table(text: str) -> Any:
     try:
         whole = json.loads(text)
     except ValueError:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
     return [whole] if isinstance(whole, dict) and "prompts" not in whole else whole
 
 

@@ -33,6 +33,7 @@ def provenance(deployment: Deployment, prompts: Prompts, draft_sha256: str | Non
         "config_sha256": hashlib.sha256(deployment.file.read_bytes()).hexdigest(),
         "sglang": release,
         "flags": list(deployment.beside),
+        "speculative_flags": deployment.said_of_speculation,
         "tp_size": deployment.ranks,
         "dp_size": deployment.replicas,
         "draftwire": version("draftwire"),

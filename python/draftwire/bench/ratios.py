@@ -15,6 +15,7 @@ LENGTH_DIFFERENCE = 0.05
 SAMPLING = ("sampling_defaults", "preferred_sampling_params")
 LIMITS = (
     "max_running_requests", "effective_max_running_requests_per_dp", "chunked_prefill_size", "max_prefill_tokens",
+    "max_total_num_tokens",
     "page_size", "attention_backend", "dtype", "kv_cache_dtype", "disable_radix_cache", "disable_overlap_schedule",
     "enable_mixed_chunk", "decode_cuda_graph_bs", "tp_size", "dp_size", "ep_size",
 )  # fmt: skip

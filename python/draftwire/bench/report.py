@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from draftwire.bench.panels import MOST, Row, grouped, name_of, setting
+from draftwire.bench.panels import MOST, Row, grouped, name_of
 from draftwire.bench.refusals import BenchError
 from draftwire.bench.sentences import best_line, notes_of, say_speed, stop_line, tree_line
 
@@ -70,9 +70,8 @@ def write_report(rows: Sequence[Row], charts: Iterable[str] = ()) -> str:
         if f"{name}.svg" in named:
             lines += ["", f"![{caption}](charts/{name}.svg)", "", f"{caption} ([PNG](charts/{name}.png))"]
     known = [row for row in rows if row["benchmark"] in ("bench", "tune")]
-    for key in dict.fromkeys(setting(row) for row in reversed(known)):
-        here = [row for row in reversed(known) if setting(row) == key]
-        title, under = name_of(here[0])
+    for title, under in dict.fromkeys(name_of(row) for row in reversed(known)):
+        here = [row for row in reversed(known) if name_of(row) == (title, under)]
         lines += ["", f"## {title}: {under}"]
         for row in here:
             lines += ["", *(_bench(row) if row["benchmark"] == "bench" else _tune(row))]

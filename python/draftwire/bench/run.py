@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from draftwire.bench.client import Load
 from draftwire.bench.deployment import Deployment
 from draftwire.bench.ledger import append, require_writable
 from draftwire.bench.measurement import measurement
-from draftwire.bench.prompts import Prompts, default_prompts, read_prompts
+from draftwire.bench.prompts import LEAST_TOKENS, Prompts, default_prompts, read_prompts
 from draftwire.bench.provenance import hash_weights, provenance
 from draftwire.bench.ratios import differences, require_honest_acceptance
 from draftwire.bench.refusals import BenchError, RatioRefused
@@ -57,6 +58,10 @@ class Options:
 def prepare(file: Path, options: Options) -> tuple[Deployment, Prompts, Plan]:
     """All that can be refused before a server is started. Raises DraftError or BenchError."""
     require_honest_acceptance()
+    if not math.isfinite(options.temperature) or not math.isfinite(options.top_p):
+        raise BenchError(
+            "a number", f"{options.temperature} and {options.top_p}", "--temperature and --top-p", "correct it"
+        )
     require_writable(options.out / "results.jsonl")
     deployment = Deployment(file, options.flags)
     prompts = read_prompts(options.prompts or default_prompts(deployment.target))
@@ -84,6 +89,8 @@ def _load(users: int, options: Options, prompts: Prompts) -> Load:
                          "add some, or name fewer with --concurrency")  # fmt: skip
     wanted = options.requests or min(len(prompts.items), max(LEAST_REQUESTS, REQUESTS_A_USER * users))
     prompts.first(wanted)
+    if 0 < options.tokens < LEAST_TOKENS:
+        raise BenchError(f"answers of at least {LEAST_TOKENS} tokens", options.tokens, "--tokens", "name more")
     tokens = options.tokens or prompts.max_tokens or TOKENS
     return Load(max(wanted, users), users, tokens, False, options.temperature, options.top_p)
 
@@ -98,9 +105,12 @@ def bench(
     """
     out, progress = out or Console(), progress or Console(stderr=True)
     row = measured_row(file, options, progress, doctor=doctor)
-    out.print(table_of(row["measurements"]))
-    for line in (LEGEND, *notes_of(row)):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def say() -> None:
+        out.print(table_of(row["measurements"]))
+        for line in (LEGEND, *notes_of(row)):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+
     refused = [entry for entry in row["measurements"] if entry["refused"]]
     for entry in refused:
         where = f"at {entry['concurrency']} at once, length {entry['length']}"
@@ -108,8 +118,9 @@ def bench(
             f"draftwire: no ratio {where}: {entry['refused']}", markup=False, highlight=False, soft_wrap=True
         )
     if any(entry["length"] == "eos" for entry in refused):
+        say()
         raise RatioRefused("no speed-up is given, and no row was written")
-    publish(row, options.out)
+    publish(row, options.out, say)
     return row
 
 
@@ -134,11 +145,14 @@ def measured_row(
     return row | {"measurements": entries(measured, plan, baseline)}
 
 
-def publish(row: dict[str, Any], folder: Path) -> None:
-    """Append the row to results.jsonl, and print it as the last line: each whether or not the other can be done."""
+def publish(row: dict[str, Any], folder: Path, say: Callable[[], None]) -> None:
+    """Append the row to results.jsonl, say what a person reads, and print the row as the last line: kept and printed
+    each whether or not the other can be done.
+    """
     try:
         append(folder / "results.jsonl", row)
     finally:
+        say()
         print(json.dumps(row), flush=True)
 
 

@@ -84,7 +84,9 @@ def measure(plan: Plan, deployment: Deployment, prompts: list[Any], folder: Path
     stages = Stages(list(plan.stages()), GUESSES, console, plan.later)
     measured = {arm.label: Measured(arm) for arm in plan.arms}
     with Client(folder, deployment.tokenizer, deployment.target) as client:
-        texts: list[str] = []
+        # What needs a tokenizer is refused before a server is started; the rest is written while the first one starts.
+        plain = all(isinstance(prompt, str) for prompt in prompts)
+        texts = [] if plain else client.render(prompts, SET, plan.timeout)
         for number, (arm, first) in enumerate(plan.visits(), 1):
             log = folder / f"server-{number}.log"
             flags = ["--config", str(arm.write(folder)), *deployment.beside]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from draftwire.bench.panels import Row
+from draftwire.bench.panels import Row, shares_a_server
 
 
-def notes_of(row: Mapping[str, Any]) -> list[str]:
+def notes_of(row: Row) -> list[str]:
     """What a reader of the measurements must know, a line each."""
     lines = []
+    if shares_a_server(row):
+        lines.append("the two visits of the arm in the middle of the order were one server's: its spread is too small")
     if row.get("always_cut"):
         lines.append("every answer was cut at the most tokens: at fixed length the requests are the same")
     for arm, changed in (row.get("server_differs") or {}).items():

@@ -106,6 +106,15 @@ class Study:
         }
 
 
+def carries_prediction(run: Mapping[str, Any]) -> bool:
+    """Whether a row of bench has a baseline and two step counts beside it."""
+    try:
+        read_points(run)
+    except BenchError:
+        return False
+    return True
+
+
 def compare(predictions: Sequence[Mapping[str, Any]], measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Measured EAGLE-3 entries beside the predictions of a row: `off` is predicted over measured less 1, `within`
     whether that is at most a tenth or inside what was measured from least to most. accept_length is 1 + c_1 + ..., as
@@ -127,15 +136,19 @@ def compare(predictions: Sequence[Mapping[str, Any]], measured: Sequence[Mapping
 def compare_tree(
     tree: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], concurrency: int
 ) -> dict[str, Any] | None:
-    """The tree's own measurement of a run, and of the chain beside it, both in tokens a second; None without both."""
+    """The tree's own measurement of a run, and of the chain beside it, both in tokens a second; None without both.
+
+    accept_length is 1 + c_1 + ..., as in `must_accept`.
+    """
     here = [m for m in measured if m["concurrency"] == concurrency and m["length"] == "eos"]
     found, chain = (
         next((m for m in here if (m["topk"], m["steps"]) == (topk, tree["steps"])), None) for topk in (tree["topk"], 1)
     )
     if found is None or chain is None:
         return None
-    kept = ("tok_s", "tok_s_min", "tok_s_max", "speedup", "accept_length", "accept_positions")
-    return {key: found[key] for key in kept} | {"chain_tok_s": chain["tok_s"]}
+    kept = ("tok_s", "tok_s_min", "tok_s_max", "speedup", "accept_positions")
+    length = round(1 + sum(found["accept_positions"]), 4)
+    return {key: found[key] for key in kept} | {"accept_length": length, "chain_tok_s": chain["tok_s"]}
 
 
 def _entry(p: Prediction) -> dict[str, Any]:
