@@ -48,9 +48,9 @@ class FakeDeployment:
         path = f"{FAKE}:{Path(draftwire.__file__).parents[1]}"
         env = {**os.environ, "PYTHONPATH": path, "FAKE_FAULT": fault, "FAKE_PIDS": str(self.pids)}
         env = {**env, "TMPDIR": str(self.folder), **fields.pop("env", {})}
-        fields.setdefault("preexec_fn", interruptible)
-        return subprocess.Popen([sys.executable, "-m", "draftwire", *self.command, *flags], cwd=self.folder, env=env,
-                                text=True, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **fields})  # fmt: skip
+        fields = {"preexec_fn": interruptible, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **fields}
+        command = [sys.executable, "-m", "draftwire", *self.command, *flags]
+        return subprocess.Popen(command, cwd=self.folder, env=env, text=True, **fields)
 
     def run(self, *flags: str, fault: str = "", **fields) -> tuple[int, list[str], list[str]]:
         """Status and the lines of both streams; asserts that no process is left."""

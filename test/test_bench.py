@@ -18,7 +18,7 @@ from upstream import download, given, installed
 
 from draftwire.acceptance import Acceptance
 from draftwire.bench.client import Load, Run
-from draftwire.bench.deployment import Deployment
+from draftwire.bench.deployment import Deployment, tree_tokens
 from draftwire.bench.ledger import append, require_writable
 from draftwire.bench.loops import distinct_share, looping_share
 from draftwire.bench.measurement import measurement
@@ -94,6 +94,7 @@ def test_the_built_in_head_of_a_broken_target(tmp_path: Path, text: str) -> None
 def test_a_tree_beside_the_chains(tmp_path: Path) -> None:
     *chains, tree = deployment(tmp_path).arms(["eagle3"], [1, 5], tree=(2, 5))
     assert [arm.label for arm in chains] == ["eagle3 1/1/2", "eagle3 5/1/6"]
+    assert tree_tokens(2, 1) == 3 and tree_tokens(2, 2) == 6 and tree_tokens(4, 1) == 5, "no more than its nodes"
     assert tree.label == "eagle3 5/2/12" and tree.table["speculative-eagle-topk"] == 2
 
 
@@ -277,6 +278,13 @@ def test_no_ratio(tmp_path: Path, theirs: dict, fields: dict, said: str) -> None
     assert entry["refused"] and entry["speedup"] is entry["step_cost_ratio"] is entry["outputs_equal"] is None
 
 
+@pytest.mark.parametrize("key", ["decode_cuda_graph_bs", "max_total_num_tokens", "disable_overlap_schedule"])
+def test_what_differs_beside_the_draft_is_named(tmp_path: Path, key: str) -> None:
+    baseline = measured(tmp_path, "baseline", [record(50.0)], **{key: 1})
+    assert differences(baseline, measured(tmp_path, "eagle3", [record(75.0)], **{key: 2})) == {key: [1, 2]}
+    assert differences(baseline, measured(tmp_path, "eagle3", [record(75.0)], **{key: 1})) == {}
+
+
 def test_a_ratio_within_5_percent(tmp_path: Path) -> None:
     baseline = measured(tmp_path, "baseline", [record(50.0)], max_running_requests=8)
     drafted = measured(tmp_path, "eagle3", [record(75.0, output_lens=[40, 40, 40, 33])], max_running_requests=4)
@@ -322,6 +330,11 @@ def test_rows_are_added(tmp_path: Path) -> None:
     for number in (1, 2):
         append(file, {"number": number})
     assert [json.loads(line)["number"] for line in file.read_text().splitlines()] == [1, 2]
+    synced: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", synced.append)
+        append(file, {"number": 3})
+    assert len(synced) == 1, "a row that is said to be kept is on the disk"
     (tmp_path / "folder").mkdir()
     with pytest.raises(BenchError, match="expected to add a row, found Is a directory"):
         require_writable(tmp_path / "folder")
@@ -353,6 +366,7 @@ def test_defaults(tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -
     said = r"expected a prompt for each of 32 requests at once, found 24 in .*bench\.json; add some, or"
     with pytest.raises(BenchError, match=said):
         prepare(wide, Options(out=tmp_path, concurrency=[32]))
+    assert prepare(wide, Options(out=tmp_path, concurrency=[4], requests=2))[2].loads[0].requests == 4
     batches = prepare(wide, Options(out=tmp_path, concurrency=[1, 8], batches=[8, 12, 24, 25, 48]))[2].batches
     assert [(load.concurrency, load.requests) for load in batches] == [(12, 24), (24, 24)]
     with pytest.raises(BenchError, match="expected --prompts, found none in the command; name a file of your own"):

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from draftwire.bench import provenance as module
 from draftwire.bench import run as running
+from draftwire.bench import schedule, upstream
 from draftwire.bench.client import Client, Load, Run
 from draftwire.bench.deployment import Deployment
 from draftwire.bench.prompts import Prompts
@@ -122,6 +124,39 @@ def test_a_row_says_where_it_comes_from(deployment: Deployment, monkeypatch: pyt
         "prompts": {"file": "p", "sha256": "hash", "count": 2},
     }  # fmt: skip
     assert row["date"] and row["command"].startswith("draftwire ")
+
+
+@pytest.mark.parametrize(("changed", "said"), [(0, "abc1234"), (1, "abc1234+")])
+def test_a_changed_checkout_is_marked(changed: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(command: list[str], **_: object) -> SimpleNamespace:
+        return SimpleNamespace(stdout="abc1234\n", returncode=changed if "diff" in command else 0)
+
+    monkeypatch.setattr(module.shutil, "which", lambda tool: f"/bin/{tool}")
+    monkeypatch.setattr(module.subprocess, "run", git)
+    assert module.commit() == said
+
+
+def test_chats_leave_out_the_token_that_a_server_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def written(messages: list, tokenize: bool, add_generation_prompt: bool) -> str:
+        return f"<s>[{messages[0]['content']}]"
+
+    tokenizer = SimpleNamespace(bos_token="<s>", apply_chat_template=written)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: tokenizer)
+    texts = upstream.render([[{"role": "user", "content": "Hi"}], "<s>as it is"], "tokenizer", str(tmp_path / "out"))
+    assert texts == ["[Hi]", "<s>as it is"]
+
+
+def test_prompts_that_need_a_tokenizer_are_written_before_a_server_starts(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> list[str]:
+        raise BenchError("a tokenizer", "none", "here", "mend it")
+
+    monkeypatch.setattr(Client, "render", refuse)
+    monkeypatch.setattr(schedule, "Server", None)
+    plan = schedule.Plan(deployment.arms(["baseline"], []), [], [], 1, 10)
+    with pytest.raises(BenchError, match="expected a tokenizer"):
+        schedule.measure(plan, deployment, [[1, 2]], tmp_path, Console(quiet=True))
 
 
 def test_the_doctors_verdict_stands_in_the_row(

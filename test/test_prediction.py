@@ -79,6 +79,17 @@ def test_beyond_what_was_measured_a_prediction_is_marked_and_still_near() -> Non
     assert found[5].tok_s == pytest.approx(text.serve(5)[0], rel=0.05)
 
 
+def test_a_line_that_falls_is_not_followed_under_the_plain_step() -> None:
+    """Two runs of which the deeper had the cheaper step: further steps cost no less than one without a draft."""
+    points = [Point(1, 1, 60.0, 60.0, 60.0, 0.0, 101, (0.5,)), Point(1, 3, 200.0, 200.0, 200.0, 0.0, 101, (0.5,) * 3)]
+    slow, fast = (point.step(point.tok_s) for point in points)
+    floor = 12.0
+    assert slow > floor and fast + 4 * (fast - slow) / 2 < floor
+    length = 1 + sum(acceptance(points, 7))
+    said = predict_speed(points, 7, floor=floor)
+    assert said == pytest.approx(1000 * 101 / (100 * min(floor, fast) / length))
+
+
 shares = st.lists(st.floats(0, 1), min_size=6, max_size=6).map(lambda c: sorted(c, reverse=True))
 speeds = st.floats(5, 80)
 
@@ -136,6 +147,9 @@ def test_costs_come_apart_where_the_baseline_was_measured_at_the_batch() -> None
     wide = take_apart(baseline, [point(4, 2), point(4, 5)], 4)
     assert wide.another_step == pytest.approx(4 * TOKEN + FORWARD) and wide.plain == pytest.approx(21.2)
     assert wide[3:] == (None, None, None, None), "no baseline at 12: not guessed"
+    assert take_apart(baseline, [point(4, 1), point(4, 5)], 4)[3:] == (None,) * 4, "one count tells no draft step"
+    bent = [point(1, 1), point(1, 3), point(1, 5)._replace(tok_s=30.0)]
+    assert take_apart([point(b, 0) for b in (1, 4)], bent, 1)[3:] == pytest.approx((3, 21.2, 1.5, 3))
 
 
 def test_a_tree_must_accept_what_makes_up_for_its_cost() -> None:
@@ -177,6 +191,7 @@ def test_of_equals_the_fewer_steps() -> None:
 def test_within_is_a_tenth_or_the_spread() -> None:
     assert is_within(91, 100, 99, 101) and is_within(109, 100, 99, 101) and is_within(75, 100, 70, 104)
     assert not is_within(89, 100, 95, 140) and not is_within(141, 100, 95, 140)
+    assert not is_within(111, 100, 99, 101)
 
 
 CHAINS = entry("eagle3", 1, 50.0, accept_positions=[0.7]), entry("eagle3", 5, 60.0, accept_positions=[0.7, 0.5])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from draftwire.server import Server
+from draftwire.server import Server, directly
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -35,6 +35,15 @@ def port() -> Iterator[int]:
         threading.Thread(target=listening.serve_forever, daemon=True).start()
         yield listening.server_address[1]
         listening.shutdown()
+
+
+def test_a_server_asks_itself_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SGLang warms itself up by HTTP before it says that it is ready."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert {Server([], tmp_path / "log").env[name] for name in ("no_proxy", "NO_PROXY")} == {"127.0.0.1"}
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    assert Server([], tmp_path / "log").env["no_proxy"] == "example.org,127.0.0.1" == directly()["NO_PROXY"]
 
 
 def test_a_proxy_is_not_asked_for_our_own_server(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

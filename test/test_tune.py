@@ -5,12 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from bench_rows import bench_row, speed
+from bench_rows import FORWARD, PLAIN, TOKEN, bench_row, speed
 from fake_deployment import write_launch_file
 from typer.testing import CliRunner
 
 from draftwire import tune_command
 from draftwire.bench.refusals import BenchError, RatioRefused
+from draftwire.bench.tuning import Study, compare
 from draftwire.cli import app
 
 
@@ -79,6 +80,7 @@ def test_the_time_left_and_the_batches_of_the_first_run(bench: Bench) -> None:
     first, second = bench.options
     assert list(first.later).count("start") == 8 and list(first.batches) == [6, 12]
     assert not second.later and not second.batches
+    assert (first.rounds, second.rounds) == (2, 2)
 
 
 def test_the_row_that_the_guide_predicts_from() -> None:
@@ -107,6 +109,23 @@ def test_a_tree_is_measured_beside_the_best_chain(bench: Bench) -> None:
     assert row["tree"]["measured"]["chain_tok_s"] == pytest.approx(speed(1, steps))
     assert "Measured, it accepts 4.50 and makes 50.0 (" in done.stdout
     assert {m["steps"] for m in row["checked"]} == set(bench.asked[1]) and len(row["checked"]) == 9
+
+
+def test_what_a_tree_must_accept_is_of_its_own_cost() -> None:
+    """The made-up server's batches cost 0.8 ms a token, so 12 tokens cost 4.8 ms more than the chain's 6."""
+    found = Study(bench_row(1, 5), 5).tree()
+    assert (found["steps"], found["draft_tokens"], found["at_least"]) == (5, 12, False)
+    step = PLAIN + 2 * TOKEN * 6 + (FORWARD + 0.1) * 5 + 2
+    assert found["must_accept"] == pytest.approx(found["chain"] * (step + 2 * TOKEN * 6) / step, rel=2e-3)
+
+
+def test_what_was_accepted_is_compared_as_it_was_predicted() -> None:
+    """1 + c_1 + ..., without the outputs' last steps, which are cut short."""
+    row = bench_row(1, 5)
+    for m in row["measurements"]:
+        m["accept_length"] = m["accept_length"] and 9.9
+    said = compare(Study(row, 5).findings()["predictions"], row["measurements"])
+    assert {m["accept_length"] for m in said if m["steps"] == 1} == {1.75}
 
 
 def test_a_tree_alone_is_refused(bench: Bench) -> None:
