@@ -190,6 +190,19 @@ MUTATIONS = [
         ('if self.rule == "as written" else', "if False else"),
     ),
     *within(
+        TOOLS + "loading.py",
+        "test_loading.py",
+        ('(mla or plain.startswith("lm_head."))', "mla"),
+        ('(mla or plain.startswith("lm_head."))', 'plain.startswith("lm_head.")'),
+        ("None if mla and name.startswith(AUX_NORMS) else plain", "plain"),
+        ("if plain in BESIDE:", "if False:"),
+    ),
+    *within(
+        OVERLAY + "models/kimi_k25_eagle3.py",
+        "test_loading.py",
+        ("weights, mla=True)", "weights)"),
+    ),
+    *within(
         TOOLS + "seams.py",
         "test_seams.py",
         ('if getattr(original, "__draftwire__", None) == str(seam):', "if False:"),

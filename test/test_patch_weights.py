@@ -48,13 +48,20 @@ def refusal(model, names) -> str:
     "names",
     [
         NAMES,
-        [f"model.{name}" for name in NAMES],
+        [f"model.{name}" if name != "lm_head.weight" else name for name in NAMES],
         [name.replace("layers.0.", "midlayer.") for name in NAMES],
         [*NAMES, "embed_tokens.weight"],
     ],
 )
 def test_a_whole_draft_is_taken_as_it_comes(names):
     assert list(load(draft(), names)) == list(names)
+
+
+def test_the_head_has_one_spelling():
+    """It lies outside of the model, and upstream drops it under any other name."""
+    for quantised in (False, True):
+        names = [name.replace("lm_head", "model.lm_head") for name in NAMES]
+        assert "'model.lm_head.weight'" in refusal(draft(quantised=quantised), names)
 
 
 def test_a_release_that_calls_the_layer_midlayer_takes_only_that():

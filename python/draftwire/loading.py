@@ -15,6 +15,22 @@ FUSED = {
     "fused_qkv_a_proj_with_mqa": ("q_a_proj", "kv_a_proj_with_mqa"),
 }
 BESIDE = {"d2t", "t2d"}
+AUX_NORMS = ("aux_norm_low.", "aux_norm_mid.", "aux_norm_high.")
+
+
+def place(name: str, *, mla: bool) -> str | None:
+    """The name, as `checkpoint_names` gives it, under which upstream's load_weights takes a checkpoint's tensor; None
+    where it drops the tensor for its spelling.
+
+    The Llama draft puts `model.` before a name or takes it as it is, so its head, which lies outside of the model, has
+    one spelling. The MLA draft (mla) puts `model.` before every other name, and knows none of the older norms' names.
+    """
+    plain = rename(name)
+    if plain in BESIDE:
+        return plain
+    if name.startswith("model.") and (mla or plain.startswith("lm_head.")):
+        return None
+    return None if mla and name.startswith(AUX_NORMS) else plain
 
 
 def checkpoint_names(parameters: Iterable[str]) -> set[str]:
@@ -32,11 +48,11 @@ class Ledger:
     """The tensors that pass into a draft model's `load_weights`.
 
     needed: names that must come. known: names that may. Names are compared as `checkpoint_names` gives them; a
-    quantised draft has more tensors a module than its parameters tell, so there modules are compared.
+    quantised draft has more tensors a module than its parameters tell, so there modules are compared. mla: see `place`.
     """
 
-    def __init__(self, needed: set[str], known: set[str], source: str, *, by_module: bool = False):
-        self.by_module, self.source = by_module, source
+    def __init__(self, needed: set[str], known: set[str], source: str, *, by_module: bool = False, mla: bool = False):
+        self.by_module, self.source, self.mla = by_module, source, mla
         self.needed, self.known = {self._key(n) for n in needed}, {self._key(n) for n in known | needed} | BESIDE
         self.seen: set[str] = set()
 
@@ -46,7 +62,8 @@ class Ledger:
     def watch(self, weights: Iterable[tuple[str, Any]], *, unmark: bool) -> Iterator[tuple[str, Any]]:
         """The same pairs. Refuses an unknown name at once. unmark: the first layer's marked norm is unfolded."""
         for name, tensor in weights:
-            key = self._key(rename(name))
+            placed = place(name, mla=self.mla)
+            key = self._key(placed) if placed else ""
             if key not in self.known:
                 refuse(
                     f"expected no tensor that this SGLang would drop, found {name!r} in {self.source}; "

@@ -78,3 +78,17 @@ def test_mla(tmp_path: Path) -> None:
         only(look(NAME, cut, target=None), "error", f"no layers.0.{name}.weight")
     only(look(NAME, write_mla(tmp_path / "bias", {}, bias=True), target=None), "error", "no fc.bias")
     only(look(NAME, write_mla(tmp_path / "o", {}, attention_bias=True), target=None), "ok")
+
+
+def test_a_spelling_that_the_loader_drops(tmp_path: Path) -> None:
+    """Tensors that are there, under a name that the class does not take, are missing all the same."""
+    weights = {f"model.{name}": tensor for name, tensor in read_weights().items()}
+    found = look(NAME, damage(tmp_path / "draft", tensors=weights), delivery="stock")
+    only(found, "error", "no lm_head.weight", "model.lm_head.weight is in the file", "draftwire convert")
+    assert " more" not in found[0].text
+    weights["lm_head.weight"] = weights.pop("model.lm_head.weight")
+    only(look(NAME, damage(tmp_path / "spelled", tensors=weights), delivery="stock"), "ok")
+    cut = write_mla(tmp_path / "mla", {})
+    stored = {f"model.{n}": (t.dtype, list(t.shape)) for n, t in read_header(cut / "model.safetensors").items()}
+    write_header(cut / "model.safetensors", stored)
+    only(look(NAME, cut, target=None), "error", "There is no fc.weight and 15 more")

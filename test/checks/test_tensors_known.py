@@ -55,3 +55,29 @@ def test_what_a_draft_may_have(tmp_path: Path) -> None:
     more = {"input_norm.weight": floats(576), "rotary_emb.inv_freq": floats(12), "fc_norm.0.weight": floats(192)}
     more |= {"embed_tokens.weight": floats(1024, 192), "midlayer.self_attn.q_norm.weight": floats(24)}
     only(look(NAME, damage(tmp_path / "draft", tensors=read_weights() | more)), "ok")
+
+
+MLA = {"architectures": ["Eagle3DeepseekV2ForCausalLM"]}
+
+
+def test_the_spelling_that_each_class_drops(tmp_path: Path) -> None:
+    """All under `model.`: the Llama draft loses its head, the MLA draft everything."""
+    weights = {f"model.{name}": tensor for name, tensor in read_weights().items()}
+    for delivery, level in (("stock", "warning"), ("overlay", "error")):
+        draft = damage(tmp_path / delivery, tensors=weights)
+        found = only(look(NAME, draft, delivery=delivery), level, "model.lm_head.weight", "draftwire convert")
+        assert " more" not in found.text
+    spelled = {name.replace("model.lm_head", "lm_head"): tensor for name, tensor in weights.items()}
+    only(look(NAME, damage(tmp_path / "spelled", tensors=spelled)), "ok")
+    plain = [name for name in weights if "d2t" not in name and "t2d" not in name]
+    only(look(NAME, damage(tmp_path / "mla", tensors=weights, **MLA)), "error", f"and {len(plain) - 1} more")
+    norms = read_weights() | {"aux_norm_low.weight": floats(192)}
+    only(look(NAME, damage(tmp_path / "llama norms", tensors=norms)), "ok")
+    only(look(NAME, damage(tmp_path / "mla norms", tensors=norms, **MLA)), "error", "refuses aux_norm_low.weight")
+
+
+def test_two_names_for_one_tensor(tmp_path: Path) -> None:
+    weights = read_weights()
+    twice = weights | {"layers.0.hidden_norm.weight": weights["midlayer.hidden_norm.weight"]}
+    only(look(NAME, damage(tmp_path / "draft", tensors=twice)), "error", "Two tensors are layers.0.hidden_norm.weight",
+         "midlayer.hidden_norm.weight", "last")  # fmt: skip

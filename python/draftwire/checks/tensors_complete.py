@@ -1,7 +1,7 @@
 """Every tensor that the draft class needs is in the file.
 
-What: the names that the release's class builds for this config, against the headers; biases too, where `bias` or
-`attention_bias` asks for them.
+What: the names that the release's class builds for this config, against those in the headers that its loader places
+(see tensors_known); biases too, where `bias` or `attention_bias` asks for them.
 
 Why: what is not loaded stays as it was initialised. A missing `lm_head` or layer proposes noise: acceptance length
 near 1.00. speculators calls the first norm of its later layers `input_layernorm`, SGLang `hidden_norm`.
@@ -40,14 +40,17 @@ def biases(case: Case) -> list[str]:
 
 
 def check(case: Case) -> Finding:
-    modules = {name.rpartition(".")[0] for name in case.tensors}
+    placed = {name for name in case.places.values() if name is not None}
+    modules = {name.rpartition(".")[0] for name in placed}
     missing = [f"{module}.weight" for module in _needed(case) if module not in modules]
-    missing += [name for name in biases(case) if name not in case.tensors]
+    missing += [name for name in biases(case) if name not in placed]
     if not missing:
         return ok("Nothing that is needed is missing.")
     more = f" and {len(missing) - 1} more" if missing[1:] else ""
+    dropped = sorted(name for name, place in case.places.items() if place is None)
+    spelled = [f"{dropped[0]} is in the file, and dropped for its spelling"] if dropped else []
     return error(
-        f"There is no {missing[0]}{more}: it would stay at random.", *missing[:4],
+        f"There is no {missing[0]}{more}: it would stay at random.", *missing[:4], *spelled,
         remedy="Export the draft again, or run `draftwire convert`.",
     )  # fmt: skip
 

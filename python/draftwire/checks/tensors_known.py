@@ -1,12 +1,16 @@
 """SGLang's draft class has a place for every tensor in the file.
 
-What: the names of all tensors against those that the release's `load_weights` places.
+What: the names of all tensors against those that the release's `load_weights` places, and names that mean the same.
 
 Why: a name that it does not know is dropped without a word. Until 0.5.11 that was every `layers.0.*`, which left the
 whole layer at random: acceptance length 1.00. So is a bias of q, k or v, which the draft class builds without, whatever
-`attention_bias` says. draftwire's overlay and patch refuse such a draft.
+`attention_bias` says. The Llama draft's head lies outside of its model: `model.lm_head.weight` is dropped. The MLA draft
+puts `model.` before every name but the head's, so that it drops whatever has it already, and does not know
+`aux_norm_low` and its like. draftwire's overlay and patch refuse such a draft. Of two names for one tensor the last in
+the file wins.
 
-Example: `layers.0.self_attn.q_proj.weight` on SGLang 0.5.11; `midlayer.self_attn.qkv.weight` from a custom trainer.
+Example: `layers.0.self_attn.q_proj.weight` on SGLang 0.5.11; `midlayer.self_attn.qkv.weight` from a custom trainer; a
+draft saved as a whole, all of it under `model.`.
 
 Remedy: `draftwire convert`; SGLang 0.5.12 or later for `layers.0`.
 
@@ -32,10 +36,18 @@ def check(case: Case) -> Finding:
                 f"SGLang {case.release} drops every tensor called layers.N: its layer is midlayer.", numbered[0],
                 remedy="Serve with 0.5.12 or later, or rename layers.0 to midlayer.",
             )  # fmt: skip
-    built = biases(case)
-    unknown = sorted(name for name in case.tensors if not (name in built or _is_known(name)))
+    built, places = biases(case), case.places
+    given: dict[str, str] = {}
+    for name, place in places.items():
+        if place is not None and (other := given.setdefault(place, name)) != name:
+            return error(
+                f"Two tensors are {place}, of which the last that is read is served.", f"{other} and {name}",
+                remedy="Remove the one that was not trained, or export the draft again.",
+            )  # fmt: skip
+    unknown = sorted(name for name, place in places.items() if place is None)
+    unknown += sorted(place for place in given if not (place in built or _is_known(place)))
     if not unknown:
-        return ok(f"All {len(case.tensors)} tensors have a place.")
+        return ok(f"All {len(places)} tensors have a place.")
     more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
     say, what = (warning, "would drop") if case.delivery == "stock" else (error, "refuses")
     return say(

@@ -26,23 +26,23 @@ def checked(draft: Any, weights: Iterable[tuple[str, Any]]) -> Iterator[tuple[st
     """
     by_module = draft.quant_config is not None
     parameters = {name for name, _ in draft.named_parameters()}
-    known = {_key(name, by_module) for parameter in parameters for name in checkpoint_names(parameter)}
+    known = {_key(name, by_module) for parameter in parameters for name in _spellings(parameter)}
     source = getattr(draft.config, "_name_or_path", "") or "the draft"
     # A converted draft that stock SGLang would serve wrong holds this norm as [1, hidden], which stops that.
     marked = bool((getattr(draft.config, "eagle_config", None) or {}).get("requires"))
     seen = set()
     legacy = {} if any("midlayer" in parameter for parameter in parameters) else LEGACY
     for name, tensor in weights:
-        plain = name.removeprefix("model.")
+        full = name
         for old, new in legacy.items():
-            plain = plain.replace(old, new)
-        key = _key(plain, by_module)
-        if key not in known and "d2t" not in plain and "t2d" not in plain:
+            full = full.replace(old, new)
+        if _key(full, by_module) not in known and "d2t" not in full and "t2d" not in full:
             raise SystemExit(
                 f"EAGLE-3 draft: expected no tensor that this release would drop; found {name!r} in {source}; "
                 "rename it, or set the flag in the draft's config that it belongs to"
             )
-        seen.add(key)
+        plain = full.removeprefix("model.")
+        seen.add(_key(plain, by_module))
         if marked and plain.endswith("hidden_norm.weight") and tensor.ndim == 2:
             tensor = tensor.reshape(-1)
         yield name, tensor
@@ -62,6 +62,12 @@ def checkpoint_names(parameter: str) -> list[str]:
         if f".{fused}." in plain:
             return [plain.replace(fused, part) for part in parts]
     return [plain]
+
+
+def _spellings(parameter: str) -> list[str]:
+    """Those of `checkpoint_names`, and for what lies in the model the same behind `model.`: the head has one."""
+    names = checkpoint_names(parameter)
+    return [*names, *(f"model.{name}" for name in names if parameter.startswith("model."))]
 
 
 def _key(name: str, by_module: bool) -> str:

@@ -32,4 +32,4 @@ class Eagle3MLAModel:
 class Eagle3DeepseekV2ForCausalLM:
     def load_weights(original, self, weights):
         """Upstream's; refuses (SystemExit) unknown and missing tensors by name."""
-        return load_checked(original, self, weights)
+        return load_checked(original, self, weights, mla=True)

@@ -104,8 +104,9 @@ def norm_before(fc, model, config) -> None:
     fc.register_forward_pre_hook(lambda module, inputs: (model.input_norm(inputs[0]), *inputs[1:]))
 
 
-def load_checked(original, model, weights):
-    """Run an upstream load_weights over tensors whose names are checked against the model's parameters."""
+def load_checked(original, model, weights, *, mla: bool = False):
+    """Run an upstream load_weights, the MLA draft's or the Llama draft's, over tensors whose names are checked against
+    the model's parameters."""
     wanted, config = features(model.config), model.config
     names = checkpoint_names(name for name, _ in model.named_parameters())
     # Later layers keep upstream's first norm, which nothing runs.
@@ -121,7 +122,7 @@ def load_checked(original, model, weights):
     if getattr(model, "draftwire_loaded", False):
         needed = set()  # an update of weights may bring any part of them
     source = getattr(config, "_name_or_path", "") or "the draft"
-    ledger = Ledger(needed, names - unused, source, by_module=model.quant_config is not None)
+    ledger = Ledger(needed, names - unused, source, by_module=model.quant_config is not None, mla=mla)
     result = original(model, ledger.watch(weights, unmark=bool(wanted.requires)))
     ledger.require_complete()
     model.draftwire_loaded = True
