@@ -198,11 +198,6 @@ MUTATIONS = [
         ("if plain in BESIDE:", "if False:"),
     ),
     *within(
-        OVERLAY + "models/kimi_k25_eagle3.py",
-        "test_loading.py",
-        ("weights, mla=True)", "weights)"),
-    ),
-    *within(
         TOOLS + "seams.py",
         "test_seams.py",
         ('if getattr(original, "__draftwire__", None) == str(seam):', "if False:"),
