@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import small_drafts as small
 from cases import EXAMPLE, FLAGS, IDS, damage, read_config
 from sparse import write_header, write_sparse
 from typer.testing import CliRunner
@@ -333,3 +334,32 @@ def test_output_that_cannot_be_written(more: list[str]) -> None:
         )
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr
     assert ran.stderr.startswith("draftwire: expected ")
+
+
+def test_what_nobody_reported_is_not_said_to_be_known_from_a_report() -> None:
+    """A check's page may name reports of its other findings."""
+    flags = FLAGS[:-2]
+    assert FLAGS[-2] == "--max-running-requests"
+    draft, target = str(EXAMPLE / "draft"), str(EXAMPLE / "target")
+    case = collect(draft, target, None, flags, "0.5.23", "overlay", {})
+    (_, found), *others = examine(case, ["flags_kept"]).findings
+    assert (found.level, found.report, others) == ("warning", "", [])
+    case = collect(draft, target, None, [*flags, "--speculative-num-steps", "9"], "0.5.23", "overlay", {})
+    reports = [finding.report for _, finding in examine(case, ["flags_kept"]).findings]
+    assert reports == ["https://github.com/sgl-project/SpecForge/issues/310", ""]
+
+
+def test_the_targets_embedding_is_none_of_a_layer(tmp_path: Path) -> None:
+    """A built-in draft layer has an embedding of its own, in the same files."""
+    from draftwire.target import read_target
+
+    config = {"architectures": ["A"], "num_hidden_layers": 2, "hidden_size": 2, "vocab_size": 4}
+    own = "model.layers.2.embed_tokens.weight"
+    for number, (name, indexed) in enumerate(
+        (("language_model.model.embed_tokens.weight", False), ("language_model.model.embed_tokens.weight", True),
+         (None, False), (None, True))
+    ):  # fmt: skip
+        tensors = {own: small.floats(4, 3)} | ({name: small.floats(4, 2)} if name else {})
+        folder = small.write(tmp_path / str(number), config, tensors, shards=2 if indexed else 1)
+        embedding = read_target(folder).embedding
+        assert (embedding and embedding.shape) == ((4, 2) if name else None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from cases import EXAMPLE, damage, write_target
+from cases import EXAMPLE, damage, read_weights, write_target
 from typer.testing import CliRunner
 
 from draftwire.cli import app
@@ -217,3 +218,58 @@ def test_a_pipe_is_no_config(tmp_path: Path, started: list) -> None:
     os.mkfifo(tmp_path / "serve.yaml")
     result = launch(tmp_path / "serve.yaml")
     assert (result.exit_code, started) == (2, []) and "a pipe" in result.stderr
+
+
+def other_kind(folder: Path, config: dict, weights: str = "pytorch_model.bin") -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / weights).write_bytes(b"")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "config"),
+    [
+        ("NEXTN", {"architectures": ["DeepseekV3ForCausalLMNextN"], "model_type": "deepseek_v3"}),
+        ("NEXTN", {"architectures": ["DeepseekV3ForCausalLM"], "num_nextn_predict_layers": 1}),
+        ("EAGLE", {"architectures": ["LlamaForCausalLMEagle"], "model_type": "llama", "num_hidden_layers": 1}),
+    ],
+)
+def test_valid_drafts_of_another_kind_start(tmp_path: Path, started: list, algorithm: str, config: dict) -> None:
+    draft = other_kind(tmp_path / "draft", config)
+    result = launch(write_yaml(tmp_path, draft, **{"speculative-algorithm": algorithm}))
+    assert (result.exit_code, len(started)) == (0, 1) and "nothing to check" in result.stderr
+
+
+def test_an_eagle_3_draft_is_looked_at_whatever_the_algorithm(tmp_path: Path, started: list) -> None:
+    result = launch(write_yaml(tmp_path, **{"speculative-algorithm": "EAGLE"}))
+    assert (result.exit_code, started) == (1, []) and "algorithm_is_eagle3" in result.stderr
+    for number, sign in enumerate(({"architectures": ["LlamaForCausalLMEagle3"]}, {"draft_vocab_size": 32000},
+                                   {"eagle_config": {}}, {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]},
+                                   {"speculators_model_type": "eagle3"})):  # fmt: skip
+        draft = other_kind(tmp_path / str(number), {"architectures": ["LlamaForCausalLM"]} | sign)
+        for algorithm in ("EAGLE", "EAGLE3"):
+            result = launch(write_yaml(tmp_path, draft, **{"speculative-algorithm": algorithm}))
+            assert (result.exit_code, started) == (2, []), (sign, result.stderr)
+    assert "pytorch_model.bin" in result.stderr
+
+
+def test_what_was_not_looked_at_does_not_start(tmp_path: Path, started: list) -> None:
+    """No error, but part of the wiring that nobody saw: the report is printed, and the status is the doctor's."""
+    weights = read_weights() | {"fc.weight": ("I32", (192, 72), bytes(192 * 72 * 4))}
+    draft = damage(tmp_path / "draft", tensors=weights, quantization_config={"quant_method": "awq"})
+    file = write_yaml(tmp_path, draft)
+    result = launch(file)
+    assert (result.exit_code, started) == (2, []), result.stderr
+    assert "UNKNOWN" in result.stderr and "I32" in result.stderr
+    assert launch("--anyway", file).exit_code == 0 and len(started) == 1
+
+
+def test_a_flag_of_many_values() -> None:
+    from draftwire.draft import DraftError
+    from draftwire.flags import read_flags
+
+    flags = read_flags(None, ["--cuda-graph-bs", "1", "2", "4", "8", "--tp", "2"])
+    assert flags.values["cuda-graph-bs"] == ["1", "2", "4", "8"] and flags.number("tp-size") == 2
+    with pytest.raises(DraftError, match="one value"):
+        flags.text("cuda-graph-bs")

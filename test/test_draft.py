@@ -103,6 +103,26 @@ def test_the_hub_cache_is_asked_and_no_network(tmp_path: Path, monkeypatch: pyte
     assert find_directory("some/draft") == repository / "snapshots" / "abc123"
 
 
+def test_a_revision_of_a_hub_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--some--draft"
+    commit = "0123456789" * 4
+    (repository / "refs" / "refs" / "pr").mkdir(parents=True)
+    for ref, revision in (("main", "aaaaaa"), ("v1.0", "bbbbbb"), ("refs/pr/1", "cccccc"), (None, commit)):
+        (repository / "snapshots" / revision).mkdir(parents=True)
+        if ref:
+            (repository / "refs" / ref).write_text(revision)
+        assert find_directory("some/draft", ref or commit).name == revision
+    assert find_directory("some/draft", "").name == "aaaaaa"
+    assert "hf download some/draft --revision v2" in refusal(find_directory, "some/draft", "v2")
+    assert "correct the revision" in refusal(find_directory, "some/draft", "../../refs/main")
+    assert "--revision" in refusal(find_directory, "some/draft", "f" * 40)
+    (repository / "refs" / "v1.0").write_text("dddddd")
+    assert "refs/v1.0" in refusal(find_directory, "some/draft", "v1.0")
+    # A directory has no revisions, as in SGLang.
+    assert find_directory(str(tmp_path), "v2") == tmp_path
+
+
 def header(entries: object, data: int) -> bytes:
     text = json.dumps(entries).encode() if not isinstance(entries, bytes) else entries
     return struct.pack("<Q", len(text)) + text + bytes(data)

@@ -14,6 +14,8 @@ from draftwire.release import has
 from draftwire.target import Target
 from draftwire_overlay.srt.configs.model_config import DEEPSEEK_FAMILY
 
+NESTED_WINS = ("norm_before_fc", "norm_before_residual")
+QK_NORMS = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
 DELIVERIES = ("stock", "overlay", "patch")
 
 
@@ -109,8 +111,20 @@ class Case:
         return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
     def flag(self, name: str) -> bool:
-        """A switch of the draft's config, at its top or in `eagle_config`."""
+        """A switch of the draft's config, at its top or in `eagle_config`, which wins where SGLang or draftwire reads
+        both."""
+        if name in NESTED_WINS and name in self.eagle_config:
+            return bool(self.eagle_config[name])
         return bool(self.draft.config.get(name) or self.eagle_config.get(name))
+
+    @property
+    def wants_qk_norm(self) -> bool:
+        """As Qwen3's layers have it. A flat draft that only calls itself qwen3 is served with Llama's layers, rightly
+        where it has no such tensors."""
+        if "qk_norm" in self.requires:
+            return True
+        has_norms = any(name.endswith(QK_NORMS) for name in self.tensors)
+        return self.layer.get("model_type") == "qwen3" and (self.is_nested or has_norms)
 
     def tensor(self, name: str):
         """A tensor by the name that SGLang gives it, None where there is none."""

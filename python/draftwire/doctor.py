@@ -18,6 +18,8 @@ from draftwire.flags import Flags, read_flags
 from draftwire.release import parse
 from draftwire.target import Target, read_target
 
+OF_DRAFT = ("speculative-draft-model-path", "speculative-draft-model-revision")
+OF_TARGET = ("model-path", "revision")
 ADDRESS = re.compile(r"https://\S+")
 
 
@@ -96,7 +98,7 @@ def collect(
     if delivery not in DELIVERIES:
         raise DraftError(f"one of {', '.join(DELIVERIES)}", delivery, "--delivery", "name one of them")
     try:
-        read = read_draft(find_directory(draft))
+        read = read_draft(find_directory(draft, _revision(flags, draft, *OF_DRAFT)))
         _require_draft(read)
         return Case(read, _find_target(target, flags, read.config), flags, release, delivery, environment, named)
     except OSError as failure:
@@ -117,11 +119,18 @@ def _require_draft(draft: Draft) -> None:
         )  # fmt: skip
 
 
+def _revision(flags: Flags | None, name: str, path: str, revision: str) -> str:
+    """The hub revision that the flags say of this model; none where they serve another."""
+    if flags is None or (flags.said(path) and flags.text(path).lower() != name.lower()):
+        return ""
+    return flags.text(revision)
+
+
 def _find_target(name: str | None, flags: Flags | None, config: Mapping[str, Any]) -> Target | None:
     """By name, by the launch flags, else the verifier of a speculators draft where it is at hand."""
     name = name or (flags.text("model-path") if flags else "")
     if name:
-        return read_target(find_directory(name))
+        return read_target(find_directory(name, _revision(flags, name, *OF_TARGET)))
     outer = config.get("speculators_config")
     verifier = outer.get("verifier") if isinstance(outer, dict) else None
     named = verifier.get("name_or_path") if isinstance(verifier, dict) else None

@@ -14,6 +14,7 @@ from draftwire.headers import DraftError, Stored, read_tensors
 LARGEST_CONFIG = 16 * 1024 * 1024
 SGLANG_CLASSES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"}
 MLA_CLASS = "Eagle3DeepseekV2ForCausalLM"
+EAGLE3_KEYS = {"draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids", "speculators_model_type"}
 MODELOPT_KEYS = {"use_last_layernorm", "use_input_layernorm_in_first_layer", "use_mtp_layernorm", "parallel_draft_step"}
 
 __all__ = ["Draft", "DraftError", "find_directory", "read_draft", "recognise"]
@@ -52,6 +53,13 @@ def read_config(directory: Path) -> dict[str, Any]:
     return config
 
 
+def looks_eagle3(config: Mapping[str, Any]) -> bool:
+    """Whether a config speaks of an EAGLE-3 draft, by its class or by keys that drafts of other kinds do not have."""
+    names = config.get("architectures")
+    classes = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return any("eagle3" in name.lower() for name in classes) or bool(EAGLE3_KEYS & config.keys())
+
+
 def recognise(config: Mapping[str, Any], tensors: Mapping[str, Stored], directory: Path) -> str:
     """Which layout this is, told by keys and tensor names. Raises DraftError where it is none that is known."""
     kind = config.get("speculators_model_type")
@@ -78,10 +86,10 @@ def recognise(config: Mapping[str, Any], tensors: Mapping[str, Stored], director
     )
 
 
-def find_directory(name: str) -> Path:
-    """A local directory, or the snapshot of `org/name` that its refs/main names in the local Hugging Face cache; never
-    the network.
+def find_directory(name: str, revision: str = "") -> Path:
+    """A local directory, or the snapshot of `org/name` in the local Hugging Face cache; never the network.
 
+    revision: of a hub name, a branch, tag or commit; default main. A local directory has none, as in SGLang.
     Raises DraftError where neither is there, and on a ref that names no revision or one that is not in the cache.
     """
     path = Path(name).expanduser()
@@ -90,21 +98,26 @@ def find_directory(name: str) -> Path:
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
         home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
         repository = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
-        head = repository / "refs" / "main"
-        if head.is_file():
-            return _snapshot(repository, head, name)
-        raise DraftError("a directory or a cached hub name", name, repository, f"run `hf download {name}` first")
+        return _snapshot(repository, name, revision or "main")
     raise DraftError("a directory or a cached hub name", "neither", name, "correct the path")
 
 
-def _snapshot(repository: Path, head: Path, name: str) -> Path:
+def _snapshot(repository: Path, name: str, asked: str) -> Path:
+    again = f"run `hf download {name}{'' if asked == 'main' else f' --revision {asked}'}`"
+    if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", asked) or ".." in asked:
+        raise DraftError("a branch, tag or commit of a hub name", repr(asked)[:60], name, "correct the revision")
+    head = repository / "refs" / asked
+    if not head.is_file():
+        if re.fullmatch(r"[0-9a-f]{40}", asked) and (repository / "snapshots" / asked).is_dir():
+            return repository / "snapshots" / asked
+        found = name if asked == "main" else f"no revision {asked} of {name}"
+        raise DraftError("a directory or a cached hub name", found, repository, f"{again} first")
     with head.open("rb") as stream:
         revision = stream.read(200).decode("latin-1").strip()
     if not re.fullmatch(r"[0-9a-f]{6,64}", revision):
-        raise DraftError("a revision in hexadecimal digits", repr(revision), head, f"run `hf download {name}` again")
+        raise DraftError("a revision in hexadecimal digits", repr(revision), head, f"{again} again")
     if not (repository / "snapshots" / revision).is_dir():
         raise DraftError(
-            f"the snapshot {revision} that refs/main names", "none", repository / "snapshots",
-            f"run `hf download {name}` again",
-        )  # fmt: skip
+            f"the snapshot {revision} that refs/{asked} names", "none", repository / "snapshots", f"{again} again"
+        )
     return repository / "snapshots" / revision

@@ -29,10 +29,10 @@ READ = (
     "attention-backend", "config", "context-length", "decode-attention-backend", "disable-cuda-graph",
     "disaggregation-mode", "dp-size", "enable-attn-tp-input-scattered", "enable-dp-attention", "enable-mixed-chunk",
     "enable-two-batch-overlap", "enforce-disable-flashinfer-allreduce-fusion", "max-running-requests", "model-path",
-    "moe-a2a-backend", "page-size", "pp-size", "prefill-attention-backend", "quantization", "speculative-algorithm",
-    "speculative-draft-attention-backend", "speculative-draft-model-path", "speculative-draft-model-quantization",
-    "speculative-draft-window-size", "speculative-eagle-topk", "speculative-num-draft-tokens",
-    "speculative-num-steps", "tp-size",
+    "moe-a2a-backend", "page-size", "pp-size", "prefill-attention-backend", "quantization", "revision",
+    "speculative-algorithm", "speculative-draft-attention-backend", "speculative-draft-model-path",
+    "speculative-draft-model-quantization", "speculative-draft-model-revision", "speculative-draft-window-size",
+    "speculative-eagle-topk", "speculative-num-draft-tokens", "speculative-num-steps", "tp-size",
 )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from draftwire.doctor_command import fail, wants_colour
+from draftwire.draft import find_directory, looks_eagle3, read_config
+from draftwire.flags import Flags, read_flags
 
 # Those with which SGLang could serve an EAGLE-3 draft, rightly or not; the others have drafts of their own kind.
 ALGORITHMS = ("", "EAGLE3", "EAGLE", "NEXTN")
@@ -39,14 +41,12 @@ def launch(
 def _look(config: Path, command_line: list[str], anyway: bool) -> int:
     """The doctor's exit status, its report printed to stderr; 0 where the launch names no draft."""
     from draftwire.doctor import collect, examine
-    from draftwire.flags import read_flags
     from draftwire.rendering import printable, render
 
     try:
         flags = read_flags(config, command_line)
         algorithm = flags.text("speculative-algorithm").upper()
-        named = flags.said("speculative-draft-model-path")
-        if algorithm not in ALGORITHMS or not (named or algorithm == "EAGLE3"):
+        if algorithm not in ALGORITHMS or not (algorithm == "EAGLE3" or _names_eagle3(flags)):
             typer.echo("draftwire: no EAGLE-3 draft in the launch flags, nothing to check", err=True)
             return 0
         report = examine(collect(config=config, command_line=command_line))
@@ -57,6 +57,14 @@ def _look(config: Path, command_line: list[str], anyway: bool) -> int:
         return 2
     typer.echo(render(report, colour=wants_colour(sys.stderr)), err=True)
     return report.status
+
+
+def _names_eagle3(flags: Flags) -> bool:
+    """Whether the draft, where one is named, is an EAGLE-3 one: EAGLE and NEXTN serve others too, and rightly."""
+    name = flags.text("speculative-draft-model-path")
+    if not name:
+        return False
+    return looks_eagle3(read_config(find_directory(name, flags.text("speculative-draft-model-revision"))))
 
 
 def register(app: typer.Typer) -> None:

@@ -32,6 +32,7 @@ SINCE = {
     "draft_width_sent": "0.5.15",  # scheduler.py: the transfer buffer has the draft's width, not the target's
     "yarn_mscale": "0.5.16",  # rotary_embedding/yarn.py
     "norm_before_fc": "0.5.17",  # llama_eagle3.py only
+    "fp4_of_experts_only": "0.5.18",  # weight_utils.py: modelopt_fp4 without a config leaves dense layers as they are
     "count_checked": "0.5.17",  # AuxHiddenStatePacker: "captured 2 of 3"
 }
 

@@ -11,12 +11,13 @@ from draftwire.draft import DraftError, read_config
 from draftwire.headers import INDEX, LARGEST_HEADER, Stored, read_header
 
 EMBEDDING = "embed_tokens.weight"
-SIZES = ("num_hidden_layers", "hidden_size", "vocab_size")
+SIZES = ("num_hidden_layers", "hidden_size")
 
 
 class Target(NamedTuple):
     """`text`: the config of the language model, which a multimodal one nests. `embedding`: [vocab_size, hidden_size],
-    None where no weights lie beside the config."""
+    None where no weights lie beside the config. `vocab_size`: None where a multimodal target's nested config
+    leaves it to its class."""
 
     directory: Path
     architecture: str
@@ -24,7 +25,7 @@ class Target(NamedTuple):
     text: Mapping[str, Any]
     num_layers: int
     hidden_size: int
-    vocab_size: int
+    vocab_size: int | None
     embedding: Stored | None
 
 
@@ -40,7 +41,9 @@ def read_target(directory: Path) -> Target:
         raise DraftError("architectures of the target", repr(names)[:60], source, "name the directory of the target")
     nested = config.get("text_config")
     text = nested if isinstance(nested, dict) else config
-    layers, hidden, vocabulary = (_size(text, key, source) for key in SIZES)
+    layers, hidden = (_size(text, key, source) for key in SIZES)
+    unsaid = text is nested and text.get("vocab_size") is None
+    vocabulary = None if unsaid else _size(text, "vocab_size", source)
     return Target(directory, names[0], config, text, layers, hidden, vocabulary, _find_embedding(directory))
 
 

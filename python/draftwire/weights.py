@@ -84,7 +84,9 @@ def read_parts(target: Target) -> TargetParts:
     found = {part: _find(target.directory, name) for part, name in PARTS.items()}
     if found["head"] is None and target.text.get("tie_word_embeddings", target.config.get("tie_word_embeddings")):
         found["head"] = found["embed"]
-    shapes = {"embed": (target.vocab_size, target.hidden_size), "norm": (target.hidden_size,)}
+    embed = found["embed"]
+    vocabulary = target.vocab_size or (embed.shape[0] if embed is not None and embed.shape else 0)
+    shapes = {"embed": (vocabulary, target.hidden_size), "norm": (target.hidden_size,)}
     shapes["head"] = shapes["embed"]
     tensors = {}
     for part, stored in found.items():

@@ -78,3 +78,20 @@ def test_an_unfamiliar_type(tmp_path: Path) -> None:
     only(look(NAME, damage(tmp_path / "draft", model_type="eagle3")), "warning", "'eagle3'", "Write llama")
     mla = {"architectures": ["Eagle3DeepseekV2ForCausalLM"], "model_type": "eagle3"}
     only(look(NAME, damage(tmp_path / "mla", **mla)), "warning", "Write deepseek_v3")
+
+
+def test_llama_4(tmp_path: Path) -> None:
+    only(look(NAME, damage(tmp_path / "draft", model_type="llama4_text", intermediate_size_mlp=512)), "ok")
+
+
+def test_a_width_of_null(tmp_path: Path) -> None:
+    """The key is there, so that the Llama class takes its value; the MLA class looks at the value."""
+    from transformers import AutoConfig
+
+    null = {"target_hidden_size": None}
+    draft = write(tmp_path / "draft", read_config() | null)
+    with pytest.raises(TypeError):
+        AutoConfig.from_pretrained(draft).target_hidden_size * 3
+    only(look(NAME, draft), "error", "target_hidden_size null", "ends where it is null")
+    mla = {"architectures": ["Eagle3DeepseekV2ForCausalLM"], "model_type": "deepseek_v3"}
+    only(look(NAME, write(tmp_path / "mla", read_config() | null | mla)), "ok")

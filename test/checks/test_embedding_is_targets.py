@@ -3,8 +3,11 @@ import shutil
 import struct
 from pathlib import Path
 
-from cases import EXAMPLE, damage, look, only, read_weights
+from cases import EXAMPLE, damage, look, only, read_weights, write_target
 from small_drafts import floats
+from sparse import write_header
+
+from draftwire.headers import read_header
 
 NAME = "embedding_is_targets"
 
@@ -61,3 +64,60 @@ def test_rows_that_are_no_numbers(tmp_path: Path) -> None:
     only(look(NAME, embedded(tmp_path / "draft", rows)), "warning", "no numbers", "row 32")
     zeros = ("F32", (1024, 192), bytes(1024 * 192 * 4))
     only(look(NAME, embedded(tmp_path / "zeros", zeros)), "skipped", "all zero")
+
+
+def mixed(folder: Path, cosine: float) -> Path:
+    """The target's rows, each with a part of its own length at a right angle, so that rows have this cosine."""
+    dtype, shape, data = read_weights("target")["model.embed_tokens.weight"]
+    wide = bytearray(2 * len(data))
+    wide[2::4], wide[3::4] = data[0::2], data[1::2]
+    values = struct.unpack(f"<{shape[0] * shape[1]}f", wide)
+    sine, out = (1 - cosine**2) ** 0.5, []
+    for at in range(0, len(values), 2):
+        a, b = values[at : at + 2]
+        out += [2 * (cosine * a - sine * b), 2 * (cosine * b + sine * a)]
+    assert dtype == "BF16"
+    return embedded(folder, ("F32", shape, struct.pack(f"<{len(out)}f", *out)))
+
+
+def test_where_rows_begin_to_look_random(tmp_path: Path) -> None:
+    """Twice as long as the target's, so that no rotation is meant."""
+    only(look(NAME, mixed(tmp_path / "a", 0.18)), "warning", "look random", "0.180")
+    only(look(NAME, mixed(tmp_path / "b", 0.22)), "warning", "differ from the target's", "0.220")
+    only(look(NAME, mixed(tmp_path / "c", 0.985)), "warning", "differ")
+    only(look(NAME, mixed(tmp_path / "d", 0.995)), "ok")
+
+
+def test_where_a_rotation_begins(tmp_path: Path) -> None:
+    """Rows of the same length are one where they point elsewhere, and a trained embedding where they nearly agree."""
+    for cosine, level in ((0.48, "error"), (0.52, "warning")):
+        draft = mixed(tmp_path / str(cosine), cosine)
+        file = draft / "model.safetensors"
+        stored = read_header(file)["embed_tokens.weight"]
+        rows = struct.unpack(f"<{stored.size // 4}f", stored.read())
+        with file.open("r+b") as stream:
+            stream.seek(stored.start)
+            stream.write(struct.pack(f"<{len(rows)}f", *(value / 2 for value in rows)))
+        only(look(NAME, draft), level, f"{cosine:.3f}")
+
+
+def test_a_header_that_lies_of_its_width(tmp_path: Path) -> None:
+    """Whole rows are read up to a width that embeddings have; the file is a hole of 64 MiB."""
+    import tracemalloc
+
+    wide = 2**24
+    shape = {"embed_tokens.weight": ("BF16", [2, wide])}
+    draft = damage(tmp_path / "draft", tensors=read_weights(), hidden_size=wide)
+    target = write_target(tmp_path / "target", hidden_size=wide, vocab_size=2)
+    for folder in (draft, target):
+        (folder / "model.safetensors").unlink()
+        write_header(folder / "model.safetensors", shape)
+        stored = read_header(folder / "model.safetensors")["embed_tokens.weight"]
+        with (folder / "model.safetensors").open("r+b") as stream:
+            for row in range(2):
+                stream.seek(stored.start + row * wide * 2 + (2 if folder is draft else 0))
+                stream.write(bytes((0x80, 0x3F)))
+    tracemalloc.start()
+    only(look(NAME, draft, target=target), "warning", "look random")
+    assert tracemalloc.get_traced_memory()[1] < 2**23
+    tracemalloc.stop()

@@ -20,6 +20,7 @@ def test_112(tmp_path: Path) -> None:
 def test_ranks(tmp_path: Path) -> None:
     only(look(NAME, damage(tmp_path / "draft"), "--tp", "3"), "error", "8 heads", "3 ranks")
     only(look(NAME, damage(tmp_path / "wide"), "--tp", "16"), "error", "8 heads", "16 ranks")
+    only(look(NAME, damage(tmp_path / "none"), "--tp", "0"), "error", "0 ranks")
     only(look(NAME, launch=None), "ok", "1 rank")
 
 

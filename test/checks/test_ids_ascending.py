@@ -33,3 +33,10 @@ def test_other_lists(tmp_path: Path) -> None:
     written = damage(tmp_path / "written", eagle_config={"aux_boundaries": [-1, 2]})
     only(look(NAME, written), "error", "below 0", "aux_boundaries")
     only(look(NAME, damage(tmp_path / "none", None)), "ok", "No ids")
+
+
+def test_no_states_no_ids(tmp_path: Path) -> None:
+    """ModelOpt's drafts without captured states have an empty list."""
+    nested = {"use_aux_hidden_state": False, IDS: []}
+    only(look(NAME, damage(tmp_path / "draft", eagle_config=nested)), "ok", "no aux hidden states")
+    only(look(NAME, damage(tmp_path / "with", eagle_config=nested | {"use_aux_hidden_state": True})), "error")

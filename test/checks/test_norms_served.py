@@ -1,7 +1,8 @@
 from pathlib import Path
 
 import pytest
-from cases import EXAMPLE, damage, look, only
+from cases import EXAMPLE, damage, look, only, read_weights
+from small_drafts import floats
 
 NAME = "norms_served"
 
@@ -32,7 +33,8 @@ def test_healthy() -> None:
         ({"fc_norm": True}, "0.5.11", "stock", "error"),
         ({"norm_output": True}, "0.5.11", "stock", "error"),
         ({"eagle_config": {"norm_output": True}}, "0.5.23", "overlay", "error"),
-        ({"model_type": "qwen3"}, "0.5.23", "overlay", "error"),
+        ({"eagle_config": {"requires": ["qk_norm"]}}, "0.5.23", "stock", "error"),
+        ({"norm_before_residual": True, "eagle_config": {"norm_before_residual": False}}, "0.5.23", "stock", "ok"),
         ({"model_type": "qwen3", "eagle_config": {"requires": ["qk_norm"]}}, "0.5.23", "overlay", "ok"),
     ],
 )
@@ -85,3 +87,19 @@ def test_remedy_and_reason(tmp_path: Path) -> None:
     only(look(NAME, draft, release="0.5.16", delivery="stock"), "error", "SGLang 0.5.16 ignores it", "overlay")
     mla = damage(tmp_path / "mla", architectures=["Eagle3DeepseekV2ForCausalLM"], norm_before_fc=True)
     only(look(NAME, mla, delivery="stock"), "error", "its MLA draft ignores it")
+
+
+@pytest.mark.parametrize("name", ["norm_before_fc", "qk_norm", "sliding_window", "own_embedding"])
+def test_what_the_patch_refuses(tmp_path: Path, name: str) -> None:
+    draft = damage(tmp_path / "draft", eagle_config={"requires": [name]})
+    found = look(NAME, draft, release="0.5.17", delivery="patch")
+    assert "error" in {f.level for f in found if f"patch refuses a draft that requires {name}" in f.text}
+    told = [f.text for f in look(NAME, draft, release="0.5.17", delivery="overlay")]
+    assert not any("patch refuses" in text for text in told)
+
+
+def test_layers_of_qwen3(tmp_path: Path) -> None:
+    norms = {f"midlayer.self_attn.{part}_norm.weight": floats(24) for part in "qk"}
+    keys = {"tensors": read_weights() | norms, "model_type": "qwen3"}
+    only(look(NAME, damage(tmp_path / "draft", **keys)), "error", "qk_norm", "Llama's attention")
+    only(look(NAME, damage(tmp_path / "asked", **keys, eagle_config={"requires": ["qk_norm"]})), "ok")

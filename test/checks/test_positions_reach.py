@@ -17,12 +17,15 @@ def test_healthy(tmp_path: Path) -> None:
 def test_failing(tmp_path: Path) -> None:
     short = damage(tmp_path / "draft", max_position_embeddings=2048)
     only(look(NAME, short), "error", "2048", "4096", "--context-length 2048")
-    allowed = {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1"}
-    only(look(NAME, short, environment=allowed), "warning", "longer than the draft's")
+    for value in ("1", "true", "YES", "y"):
+        allowed = {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": value}
+        only(look(NAME, short, environment=allowed), "warning", "longer than the draft's")
+    only(look(NAME, short, environment={"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "0"}), "error")
     only(look(NAME, damage(tmp_path / "none", max_position_embeddings=None)), "error", "max_position_embeddings")
 
 
 YARN, LINEAR = {"rope_type": "yarn", "factor": 8.0}, {"rope_type": "linear", "factor": 8.0}
+LONGROPE = {"rope_type": "longrope", "factor": 8.0, "short_factor": [1.0] * 12, "long_factor": [8.0] * 12}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
@@ -40,6 +43,9 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         ({"rope_scaling": {**YARN, "original_max_position_embeddings": 256}}, 512),
         ({"model_max_length": 9999}, 9999),
         ({"max_sequence_length": 600, "seq_length": 5}, 600),
+        ({"seq_length": 700, "max_seq_len": 5}, 700),
+        ({"max_seq_len": 800, "model_max_length": 5}, 800),
+        ({"rope_scaling": LONGROPE}, 512),
     ],
 )
 def test_upstreams_own_length(tmp_path: Path, keys: dict, reach: int) -> None:

@@ -68,3 +68,42 @@ def test_a_quantised_cache_is_no_quantised_draft(tmp_path: Path) -> None:
     only(look(NAME, damage(tmp_path / "draft", quantization_config=cache)), "ok")
     both = cache | {"config_groups": {"group_0": {}}}
     only(look(NAME, damage(tmp_path / "both", quantization_config=both)), "error", "stored in floating point")
+
+
+@pytest.mark.parametrize(
+    "method", ["fp8", "w8a8_fp8", "mxfp4", "mxfp8", "bitsandbytes", "nvfp4_online", "quark_mxfp4", "MXFP8"]
+)
+def test_methods_that_quantise_while_loading(tmp_path: Path, method: str) -> None:
+    only(look(NAME, damage(tmp_path / "draft"), "--quantization", method), "warning", f"quantised to {method.lower()}")
+
+
+def test_a_method_for_experts_only(tmp_path: Path) -> None:
+    draft = damage(tmp_path / "draft")
+    for release, level in (("0.5.17", "error"), ("0.5.18", "ok"), ("0.5.23", "ok")):
+        for flag in ("--quantization", OWN):
+            only(look(NAME, draft, flag, "modelopt_fp4", release=release), level)
+    only(look(NAME, draft, "--quantization", "modelopt_fp8"), "error")
+
+
+def test_upstreams_own_config_of_that_method(tmp_path: Path) -> None:
+    """What the installed release makes of a draft in full precision: a config whose dense layers are plain ones."""
+    from types import SimpleNamespace
+
+    from sglang.srt.layers.linear import LinearBase
+    from sglang.srt.model_loader.weight_utils import get_quant_config
+    from transformers import AutoConfig
+
+    class Layer(LinearBase):
+        def __init__(self) -> None:
+            pass
+
+    draft = damage(tmp_path / "draft")
+    model = SimpleNamespace(hf_config=AutoConfig.from_pretrained(draft), model_path=str(draft), revision=None,
+                            is_draft_model=True, is_draft_quantization_explicit=False)  # fmt: skip
+    load = SimpleNamespace(model_loader_extra_config=None, download_dir=None)
+    model.quantization = "modelopt_fp4"
+    method = get_quant_config(model, load, {}).get_quant_method(Layer(), "model.layers.0.mlp.gate_up_proj")
+    assert type(method).__name__ == "UnquantizedLinearMethod"
+    model.quantization = "modelopt_fp8"
+    with pytest.raises(ValueError, match="config file"):
+        get_quant_config(model, load, {})

@@ -75,3 +75,13 @@ def test_the_second_layer(tmp_path: Path) -> None:
     layer["layers.1.self_attn.q_proj.weight"] = floats(192, 384)
     wide = damage(tmp_path / "b", tensors=read_weights() | layer, num_hidden_layers=2)
     only(look(NAME, wide), "error", "layers.1.self_attn.q_proj.weight should be [192, 192]")
+
+
+def test_llama_4_calls_its_width_otherwise(tmp_path: Path) -> None:
+    """As the Llama draft reads it; intermediate_size is that of Llama 4's experts."""
+    keys = {"model_type": "llama4_text", "intermediate_size": 64, "intermediate_size_mlp": 512}
+    only(look(NAME, damage(tmp_path / "draft", **keys)), "ok")
+    only(look(NAME, damage(tmp_path / "narrow", **keys | {"intermediate_size_mlp": 64})), "error", "gate_proj")
+    only(look(NAME, damage(tmp_path / "unsaid", **keys | {"intermediate_size_mlp": None})), "error",
+         "no usable intermediate_size_mlp")  # fmt: skip
+    only(look(NAME, damage(tmp_path / "llama", **keys | {"model_type": "llama"})), "error", "gate_proj")

@@ -5,7 +5,8 @@ What: the config's form, `architectures` and `model_type`, the keys for which th
 
 Why: no release reads speculators' nested form; MLA drafts came with 0.5.12, more than one layer too; a class that a
 release does not know is built as another model or not at all. Without `draft_vocab_size` the Llama class ends with an
-AttributeError; without `num_hidden_layers` transformers fills in 32, of which 31 stay at random in silence.
+AttributeError, and a `target_hidden_size` of null ends it with a TypeError; without `num_hidden_layers` transformers
+fills in 32, of which 31 stay at random in silence.
 
 Example: `kimi-k2.6-eagle3-mla` on SGLang 0.5.11; a directory that speculators saved.
 
@@ -22,8 +23,8 @@ from draftwire.finding import Finding, error, ok, warning
 
 LLAMA = "LlamaForCausalLMEagle3"
 MODEL_TYPES = (
-    "llama", "mistral", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3",
-    "kimi_k2",
+    "llama", "mistral", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss", "llama4_text", "deepseek_v2",
+    "deepseek_v3", "kimi_k2",
 )  # fmt: skip
 
 
@@ -79,6 +80,12 @@ def _find_unreadable(case: Case) -> Finding | None:
         return error(
             "SGLang's Llama draft reads draft_vocab_size and ends without it.", "no such key in config.json",
             remedy="Write the number of rows of lm_head.weight, or null where the target's head is to be used.",
+        )  # fmt: skip
+    if not case.is_mla and case.draft.config.get("target_hidden_size", 0) is None:
+        return error(
+            "SGLang's Llama draft multiplies target_hidden_size by the number of states and ends where it is null.",
+            "target_hidden_size null in config.json",
+            remedy="Write the target's hidden_size, or delete the key where the draft is as wide.",
         )  # fmt: skip
     if keys.get("hidden_act", "silu") != "silu":
         return error(

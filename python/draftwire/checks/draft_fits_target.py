@@ -21,7 +21,7 @@ from draftwire.finding import Finding, error, ok, skipped
 def check(case: Case) -> Finding:
     if case.target is None:
         return skipped("the target was not named")
-    if case.vocab_size != case.target.vocab_size:
+    if case.target.vocab_size is not None and case.vocab_size != case.target.vocab_size:
         return error(
             "Draft and target have vocabularies of different size.",
             f"vocab_size {case.layer.get('vocab_size')!r}, the target's {case.target.vocab_size}",
@@ -39,4 +39,6 @@ def check(case: Case) -> Finding:
             f"hidden_size {hidden}, the target's {case.target.hidden_size}",
             remedy=f"Write target_hidden_size {case.target.hidden_size} into the draft's config.",
         )
+    if case.target.vocab_size is None:
+        return skipped("the target's config leaves its vocab_size to its class; the width is the target's")
     return ok("Vocabulary and width are the target's.", f"vocab_size {case.vocab_size}, hidden_size {hidden}")

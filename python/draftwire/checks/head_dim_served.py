@@ -26,7 +26,8 @@ def _ranks(case: Case) -> int:
     """Those among which attention is divided; with DP attention each group has its own."""
     if case.flags is None:
         return 1
-    ranks = case.flags.number("tp-size") or 1
+    said = case.flags.number("tp-size")
+    ranks = 1 if said is None else said
     groups = (case.flags.number("dp-size") or 1) if case.flags.said("enable-dp-attention") else 1
     return ranks // groups if groups > 0 else ranks
 

@@ -71,6 +71,6 @@ def _problems(case: Case) -> list[tuple[str, str]]:
             out.append((name, f"SGLang {case.release} ignores it"))
         elif not case.draft.config.get(name) and not case.draft.config.get("use_aux_norm"):
             out.append((name, "it is read at the top of the config only, not in eagle_config"))
-    if case.layer.get("model_type") == "qwen3" and not (overlay and "qk_norm" in case.requires):
+    if case.wants_qk_norm and not (overlay and "qk_norm" in case.requires):
         out.append(("qk_norm", "SGLang's draft has Llama's attention"))
     return out

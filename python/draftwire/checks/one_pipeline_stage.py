@@ -15,15 +15,21 @@ Reports:
 """
 
 from draftwire.case import Case
-from draftwire.finding import Finding, error, ok, skipped
+from draftwire.finding import UNREPORTED, Finding, error, ok, skipped
 
 
 def check(case: Case) -> Finding:
     if case.flags is None:
         return skipped("no launch flags were named")
-    stages = case.flags.number("pp-size") or 1
+    said = case.flags.number("pp-size")
+    stages = 1 if said is None else said
     if stages == 1:
         return ok("One stage.")
+    if stages < 1:
+        return error(
+            "There is no pipeline of this many stages.", f"--pp-size {stages} in {case.flags.where('pp-size')}",
+            remedy="Leave --pp-size out.", report=UNREPORTED,
+        )  # fmt: skip
     return error(
         "The states of all stages but the last are lost.", f"--pp-size {stages} in {case.flags.where('pp-size')}",
         remedy="Serve with tensor parallelism: --tp-size.",

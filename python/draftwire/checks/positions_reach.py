@@ -34,7 +34,7 @@ def check(case: Case) -> Finding:
     fills = case.has("rope_parameters")
     wanted = asked or (_context(case.target.text, fills) if case.target else None)
     if wanted is None:
-        return skipped("neither the target nor --context-length was named")
+        return skipped("neither --context-length nor a target whose config says its context was named")
     reach = _context(case.layer, fills)
     if reach is None:
         return error("The draft says no usable max_position_embeddings.", "config.json", remedy="Export it again.")

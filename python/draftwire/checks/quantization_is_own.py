@@ -4,8 +4,9 @@ What: the draft's `quantization_config` (or ModelOpt's hf_quant_config.json) aga
 `--quantization` without `--speculative-draft-model-quantization`.
 
 Why: the draft inherits the target's flag, and its quantization_config where a trainer copied the target's config. A
-draft in bfloat16 is then built with packed weights that it does not have, and the start fails, or it is quantised
-once more on the fly. One that is quantised and does not say how is built in full, its packed weights dropped.
+draft in bfloat16 is then built with packed weights that it does not have, and the start fails, or it is quantised once
+more on the fly. `modelopt_fp4` leaves a dense draft as it is since 0.5.18, and ends the start before. One that is
+quantised and does not say how is built in full, its packed weights dropped.
 
 Example: `--quantization awq` for the target, a draft in bfloat16.
 
@@ -26,6 +27,7 @@ from draftwire.headers import DraftError
 OWN, TARGETS, UNQUANT = "speculative-draft-model-quantization", "quantization", "unquant"
 # Built from full-precision weights while they are loaded: the draft starts, in fewer bits.
 ON_THE_FLY = ("fp8", "w8a8_fp8", "mxfp4", "mxfp8", "bitsandbytes", "nvfp4_online", "quark_mxfp4")
+EXPERTS = "modelopt_fp4"
 
 
 SIDE_FILE = "hf_quant_config.json"
@@ -56,6 +58,8 @@ def check(case: Case) -> Finding:
     seen = f"--{flag} {method} in {case.flags.where(flag)}, no quantization_config in the draft"
     if packed:
         return ok("A flag says how the draft is quantised.", seen)
+    if method == EXPERTS and case.has("fp4_of_experts_only"):
+        return ok("Only experts are quantised while they are loaded, and a draft has none.", seen)
     remedy = f"Say --{OWN} {UNQUANT}."
     if method in ON_THE_FLY:
         return warning(f"The draft would be quantised to {method} while it is loaded.", seen, remedy=remedy)

@@ -1,8 +1,9 @@
 """Every matrix of the draft's layers has the shape that the config's sizes give it.
 
 What: headers of attention, MLP, embedding and head against hidden size, heads, head_dim, key-value heads, intermediate
-size and the vocabularies. The first layer reads embedding and state side by side: twice the hidden size. A first
-norm of [1, H] is the mark of `draftwire convert`: no stock release loads it.
+size (of a `llama4_text` draft: `intermediate_size_mlp`) and the vocabularies. The first layer reads embedding and
+state side by side: twice the hidden size. A first norm of [1, H] is the mark of `draftwire convert`: no stock release
+loads it.
 
 Why: a weight of another shape ends the start in the weight loader, after the target has loaded. Keys and values do not:
 the loader takes as many rows as it was told of heads, in silence, and the draft attends to noise.
@@ -20,16 +21,19 @@ from draftwire.case import Case
 from draftwire.finding import Finding, error, ok, skipped
 
 FLOATS = ("BF16", "F16", "F32", "F64")
+INNER = "intermediate_size"
 MLA_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
 
 
 def check(case: Case) -> Finding:
-    sizes = {key: case.size(key) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")}
+    # Llama 4 calls the width of a dense MLP otherwise, and the Llama draft follows it by this name.
+    inner = "intermediate_size_mlp" if case.layer.get("model_type") == "llama4_text" and not case.is_mla else INNER
+    sizes = {key: case.size(key) for key in ("hidden_size", inner, "num_attention_heads", "vocab_size")}
     if case.is_mla:
         sizes |= {key: case.size(key) for key in MLA_SIZES}
     if unknown := [key for key, size in sizes.items() if size is None]:
         return error(f"The config says no usable {unknown[0]}.", "config.json", remedy="Export the draft again.")
-    expected = _expected(case, sizes)
+    expected = _expected(case, sizes | {INNER: sizes[inner]})
     whole = [name for name in expected if (t := case.tensor(name)) is not None and t.dtype in FLOATS]
     if not whole:
         return skipped("no tensor of the layers is stored in floating point")
@@ -47,7 +51,7 @@ def check(case: Case) -> Finding:
 
 
 def _expected(case: Case, sizes: dict) -> dict[str, tuple[int, ...]]:
-    hidden, inner, heads = sizes["hidden_size"], sizes["intermediate_size"], sizes["num_attention_heads"]
+    hidden, inner, heads = sizes["hidden_size"], sizes[INNER], sizes["num_attention_heads"]
     shapes = {
         "norm.weight": (hidden,),
         "embed_tokens.weight": (sizes["vocab_size"], hidden),

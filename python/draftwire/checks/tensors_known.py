@@ -3,11 +3,11 @@
 What: the names of all tensors against those that the release's `load_weights` places, and names that mean the same.
 
 Why: a name that it does not know is dropped without a word. Until 0.5.11 that was every `layers.0.*`, which left the
-whole layer at random: acceptance length 1.00. So is a bias of q, k or v, which the draft class builds without, whatever
-`attention_bias` says. The Llama draft's head lies outside of its model: `model.lm_head.weight` is dropped. The MLA draft
-puts `model.` before every name but the head's, so that it drops whatever has it already, and does not know
-`aux_norm_low` and its like. draftwire's overlay and patch refuse such a draft. Of two names for one tensor the last in
-the file wins.
+whole layer at random: acceptance length 1.00. So is a bias of q, k or v, which the draft class builds without,
+whatever `attention_bias` says. The Llama draft's head lies outside of its model: `model.lm_head.weight` is dropped.
+The MLA draft puts `model.` before every name but the head's, so that it drops whatever has it already, and does not
+know `aux_norm_low` and its like. draftwire's overlay and patch refuse such a draft. Of two names for one tensor the
+last in the file wins.
 
 Example: `layers.0.self_attn.q_proj.weight` on SGLang 0.5.11; `midlayer.self_attn.qkv.weight` from a custom trainer; a
 draft saved as a whole, all of it under `model.`.
