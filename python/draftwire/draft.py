@@ -103,7 +103,7 @@ def find_directory(name: str, revision: str = "") -> Path:
 
 
 def _snapshot(repository: Path, name: str, asked: str) -> Path:
-    again = f"run `hf download {name}{'' if asked == 'main' else f' --revision {asked}'}`"
+    download = f"hf download {name}{'' if asked == 'main' else f' --revision {asked}'}"
     if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", asked) or ".." in asked:
         raise DraftError("a branch, tag or commit of a hub name", repr(asked)[:60], name, "correct the revision")
     head = repository / "refs" / asked
@@ -111,13 +111,16 @@ def _snapshot(repository: Path, name: str, asked: str) -> Path:
         if re.fullmatch(r"[0-9a-f]{40}", asked) and (repository / "snapshots" / asked).is_dir():
             return repository / "snapshots" / asked
         found = name if asked == "main" else f"no revision {asked} of {name}"
-        raise DraftError("a directory or a cached hub name", found, repository, f"{again} first")
+        raise DraftError("a directory or a cached hub name", found, repository, f"run `{download}` first")
     with head.open("rb") as stream:
         revision = stream.read(200).decode("latin-1").strip()
     if not re.fullmatch(r"[0-9a-f]{6,64}", revision):
-        raise DraftError("a revision in hexadecimal digits", repr(revision), head, f"{again} again")
+        raise DraftError("a revision in hexadecimal digits", repr(revision), head, f"run `{download}` again")
     if not (repository / "snapshots" / revision).is_dir():
         raise DraftError(
-            f"the snapshot {revision} that refs/{asked} names", "none", repository / "snapshots", f"{again} again"
+            f"the snapshot {revision} that refs/{asked} names",
+            "none",
+            repository / "snapshots",
+            f"run `{download}` again",
         )
     return repository / "snapshots" / revision
