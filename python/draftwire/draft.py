@@ -118,9 +118,7 @@ def _snapshot(repository: Path, name: str, asked: str) -> Path:
         raise DraftError("a revision in hexadecimal digits", repr(revision), head, f"run `{download}` again")
     if not (repository / "snapshots" / revision).is_dir():
         raise DraftError(
-            f"the snapshot {revision} that refs/{asked} names",
-            "none",
-            repository / "snapshots",
+            f"the snapshot {revision} that refs/{asked} names", "none", repository / "snapshots",
             f"run `{download}` again",
-        )
+        )  # fmt: skip
     return repository / "snapshots" / revision

@@ -80,6 +80,7 @@ def test_as_the_replay_has_it(tmp_path: Path, delivery: str) -> None:
 def test_what_a_newer_converter_asked_for(tmp_path: Path) -> None:
     draft = damage(tmp_path / "draft", eagle_config={"requires": ["norm_before_residual", "third_eye"]})
     only(look(NAME, draft), "error", "third_eye", "newer draftwire")
+    only(look(NAME, draft, release="0.5.12", delivery="patch"), "error", "third_eye", "newer draftwire")
 
 
 def test_remedy_and_reason(tmp_path: Path) -> None:

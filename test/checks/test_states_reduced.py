@@ -51,5 +51,6 @@ def test_only_the_embedding_and_only_the_patch_cares_for_scattering(tmp_path: Pa
     flag = "--enable-attn-tp-input-scattered"
     later = damage(tmp_path / "draft", [2, 5, 8])
     only(look(NAME, later, flag, release="0.5.13", delivery="patch"), "ok")
-    only(look(NAME, DRAFT, flag, release="0.5.13", delivery="stock"), "ok")
+    only(look(NAME, DRAFT, flag, release="0.5.12", delivery="patch"), "error", "Leave the flag out")
+    only(look(NAME, DRAFT, flag, release="0.5.12", delivery="stock"), "ok")
     only(look(NAME, DRAFT, flag, *TP, release="0.5.13", delivery="stock"), "warning", "partial sum")
