@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,11 +14,13 @@ import torch
 from draft_damage import damage
 from test_replay import example_replay
 
+from draftwire import search
+from draftwire.doubt import lead
 from draftwire.draft import DraftError
 from draftwire.pair import example_pair
 from draftwire.reference import ARGMAX, LAST, NEXT, Agreement, Reference, agreements
 from draftwire.sample import read_samples
-from draftwire.search import Candidate, Evidence, measure, paired, race, search_choices
+from draftwire.search import Candidate, Evidence, measure, race, search_choices
 from draftwire.settings import read_settings
 from draftwire.target import read_target
 from draftwire.weights import read_parts
@@ -99,9 +102,22 @@ def test_rows_and_steps_line_up() -> None:
 def test_paired_is_mcnemar() -> None:
     one = torch.tensor([1] * 30 + [0] * 10 + [1] * 60).bool()
     other = torch.tensor([0] * 30 + [1] * 10 + [1] * 60).bool()
-    assert paired(one, other) == pytest.approx(20 / math.sqrt(40))
-    assert paired(other, one) == -paired(one, other)
-    assert paired(one, one) == 0
+    assert float(lead(one, other)) == pytest.approx(20 / math.sqrt(40))
+    assert lead(other, one) == -lead(one, other)
+    assert lead(one, one) == 0
+    assert lead(torch.stack([one, other]), other).tolist() == [float(lead(one, other)), 0]
+
+
+@pytest.mark.parametrize(("ahead", "alive"), [(24, [0, 1]), (26, [0])])
+def test_a_candidate_stops_five_deviations_behind(
+    ahead: int, alive: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24 and 26 tokens that only the first has right: 4.9 and 5.1 deviations."""
+    right = [torch.ones(100, dtype=torch.bool), torch.arange(100) >= ahead]
+    monkeypatch.setattr(search, "_predict", lambda *_: ((i, [right[i]]) for i in range(2)))
+    monkeypatch.setattr(search, "agreements", lambda tokens, *_: (tokens, tokens))
+    evidence = SimpleNamespace(samples=[SimpleNamespace(length=101)], references=[{"argmax": None}], kind="argmax")
+    assert race(None, evidence, ["first", "second"]).alive == alive
 
 
 def test_the_binomial_error() -> None:

@@ -50,6 +50,21 @@ def test_flags_by_server(name: str, changes: dict, wanted: list[int], tmp_path: 
     assert found == [bool(w) for w in wanted]
 
 
+@pytest.mark.parametrize(("changes", "wanted"), [
+    ({"norm_before_fc": True, "eagle_config": {"norm_before_fc": False}}, {"norm_before_fc": False}),
+    ({"norm_before_fc": False, "eagle_config": {"norm_before_fc": True}}, {"norm_before_fc": True}),
+    ({"fc_norm": True, "eagle_config": {"fc_norm": False}}, {"fc_norm": True}),
+    ({"model_type": "qwen3"}, {"qk_norm": False}),
+])  # fmt: skip
+def test_the_replay_reads_switches_as_the_doctor_does(changes: dict, wanted: dict, tmp_path: Path) -> None:
+    """Of two that differ the one that SGLang reads; Qwen3's norms only where the draft has them."""
+    draft = read_draft(written(tmp_path, **changes))
+    asked, case = read_settings(draft), collect(str(draft.directory), release="0.5.23", delivery="overlay")
+    for name, value in wanted.items():
+        assert getattr(asked, name) is value
+        assert (case.wants_qk_norm if name == "qk_norm" else case.flag(name)) is value
+
+
 def test_yarn_by_release(tmp_path: Path) -> None:
     changes = {"rope_parameters": None, "rope_scaling": YARN, "rope_theta": 50000.0}
     asked = read_settings(read_draft(written(tmp_path, **changes))).rope

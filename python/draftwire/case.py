@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from draftwire.draft import MLA_CLASS, Draft
-from draftwire.features import REQUIRES
 from draftwire.flags import Flags
 from draftwire.reading import Reading, read_served
 from draftwire.release import has
+from draftwire.switches import eagle_config, is_on, layer_config, required, wants_qk_norm
 from draftwire.target import Target
 from draftwire_overlay.srt.configs.model_config import DEEPSEEK_FAMILY
 
-NESTED_WINS = ("norm_before_fc", "norm_before_residual")
-QK_NORMS = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
 DELIVERIES = ("stock", "overlay", "patch")
 
 
@@ -34,14 +32,12 @@ class Case:
     @cached_property
     def layer(self) -> Mapping[str, Any]:
         """The table that describes the draft's layers: nested in a speculators config, the config elsewhere."""
-        nested = self.draft.config.get("transformer_layer_config")
-        return nested if isinstance(nested, dict) else self.draft.config
+        return layer_config(self.draft)
 
     @cached_property
     def eagle_config(self) -> Mapping[str, Any]:
         """The nested table, empty where there is none."""
-        nested = self.draft.config.get("eagle_config")
-        return nested if isinstance(nested, dict) else {}
+        return eagle_config(self.draft.config)
 
     @property
     def is_nested(self) -> bool:
@@ -107,24 +103,16 @@ class Case:
     @property
     def requires(self) -> list[str]:
         """What the converter wrote that only the overlay serves; see features.KNOWN."""
-        names = self.eagle_config.get(REQUIRES)
-        return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        return required(self.draft.config)
 
     def flag(self, name: str) -> bool:
-        """A switch of the draft's config, at its top or in `eagle_config`, which wins where SGLang or draftwire reads
-        both."""
-        if name in NESTED_WINS and name in self.eagle_config:
-            return bool(self.eagle_config[name])
-        return bool(self.draft.config.get(name) or self.eagle_config.get(name))
+        """A switch of the draft's config, see `switches.is_on`."""
+        return is_on(self.draft.config, name)
 
     @property
     def wants_qk_norm(self) -> bool:
-        """As Qwen3's layers have it. A flat draft that only calls itself qwen3 is served with Llama's layers, rightly
-        where it has no such tensors."""
-        if "qk_norm" in self.requires:
-            return True
-        has_norms = any(name.endswith(QK_NORMS) for name in self.tensors)
-        return self.layer.get("model_type") == "qwen3" and (self.is_nested or has_norms)
+        """See `switches.wants_qk_norm`."""
+        return wants_qk_norm(self.draft)
 
     def tensor(self, name: str):
         """A tensor by the name that SGLang gives it, None where there is none."""

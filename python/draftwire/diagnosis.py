@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from draftwire.axes import differences, moved, shown
 from draftwire.case import Case
 from draftwire.comparison import compare_figure, compare_wiring
+from draftwire.doubt import BEYOND
 from draftwire.draft import DraftError
 from draftwire.loaded_draft import MissingTensor
 from draftwire.naming import find_embedding, row_norm
@@ -17,7 +18,7 @@ from draftwire.remedy import next_step
 from draftwire.replay import Replay
 from draftwire.sample import Samples
 from draftwire.samples_report import states_of
-from draftwire.search import BEYOND, Candidate, Evidence, Race, measure, race, search_axes, search_choices
+from draftwire.search import Candidate, Evidence, Race, measure, race, search_axes, search_choices
 from draftwire.settings import Scaling, Settings, read_settings, served_settings
 from draftwire.trust import check_states
 from draftwire.weights import TargetParts, read_parts

@@ -13,7 +13,8 @@ from draftwire.convert.geometry import read_geometry
 from draftwire.convert.tensors import rename
 from draftwire.draft import Draft, DraftError
 from draftwire.network import Network
-from draftwire.settings import Settings, layer_config
+from draftwire.settings import Settings
+from draftwire.switches import layer_config
 from draftwire.target import EMBEDDING
 from draftwire.weights import RowTable, TargetParts, to_tensor
 

@@ -20,7 +20,8 @@ from draftwire.diagnosis import Diagnosis
 from draftwire.draft import Draft, DraftError
 from draftwire.features import REQUIRES
 from draftwire.interruption import orderly_exit
-from draftwire.settings import Scaling, Settings, layer_config, read_settings
+from draftwire.settings import Scaling, Settings, read_settings
+from draftwire.switches import layer_config
 from draftwire.weights import to_tensor
 from draftwire_overlay.srt.speculative.aux_boundaries import BOUNDARIES, IDS
 

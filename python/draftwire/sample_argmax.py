@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from draftwire.doubt import BEYOND, lead
 from draftwire.draft import DraftError
 from draftwire.sample_files import ARGMAX, number_of
 from draftwire.sample_formats import check_ids, load_pickle, require_plain
 
 REMEDY = "write it again with `files`, the sample's file name for each row, or remove it"
 TEXT = 512
-# Standard deviations of a paired difference by which another row must foretell a sample's text better: no chance.
-BEYOND = 5.0
 
 
 class Argmax:
@@ -67,10 +66,9 @@ class Argmax:
         """A row that foretells the text beyond doubt better (McNemar's test), if there is one."""
         following = ids[1 : TEXT + 1]
         hits = self.table[:, : len(following)] == following
-        ahead, behind = (hits & ~hits[row]).sum(1), (~hits & hits[row]).sum(1)
-        lead = (ahead - behind) / (ahead + behind).clamp_min(1).sqrt()
-        best = int(lead.argmax())
-        return best if float(lead[best]) >= BEYOND else None
+        ahead = lead(hits, hits[row])
+        best = int(ahead.argmax())
+        return best if float(ahead[best]) >= BEYOND else None
 
 
 def _read(file: Path, vocabulary: int | None) -> tuple[Any, list[str] | None]:

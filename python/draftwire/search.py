@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from draftwire.axes import alternatives
+from draftwire.doubt import BEYOND, lead
 from draftwire.draft import DraftError
 from draftwire.reference import LAST, ORDER, Agreement, Reference, agreements, references
 from draftwire.replay import Replay, ordered_choices
@@ -19,8 +20,6 @@ from draftwire.settings import Scaling, Settings
 from draftwire.target import EMBEDDING
 from draftwire.weights import TargetParts
 
-# Standard deviations of a paired difference from which on it is no chance (predictions of a text are not independent).
-BEYOND = 5.0
 MOST_TOKENS = 16384
 PIECE = 2**20
 
@@ -95,16 +94,10 @@ class Race:
     def lead(self, one: int, other: int) -> float:
         """Standard deviations by which `one` is ahead of `other` on what both have read (McNemar's test)."""
         shared = min(len(self.hits[one]), len(self.hits[other]))
-        return paired(self.hits[one][:shared], self.hits[other][:shared])
+        return float(lead(self.hits[one][:shared], self.hits[other][:shared]))
 
     def agreement(self, candidate: int) -> Agreement:
         return Agreement(int(self.hits[candidate].sum()), len(self.hits[candidate]))
-
-
-def paired(one: Tensor, other: Tensor) -> float:
-    """(b - c) / sqrt(b + c) of the predictions where exactly one of two agrees; 0 where there are none."""
-    ahead, behind = int((one & ~other).sum()), int((~one & other).sum())
-    return (ahead - behind) / math.sqrt(ahead + behind) if ahead + behind else 0.0
 
 
 def race(replay: Replay, evidence: Evidence, candidates: Sequence[Candidate], steps: int = 1) -> Race:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from draftwire.case import Case
 from draftwire.convert.flatten import NORMS
 from draftwire.draft import Draft, DraftError
-from draftwire.features import REQUIRES
 from draftwire.release import has
 from draftwire.rope import number, read_rope, trained_magnitude, yarn_magnitude
+from draftwire.switches import is_on, layer_config, wants_qk_norm
 
 KEPT = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
         "truncate")  # fmt: skip
@@ -42,21 +42,12 @@ class Settings(NamedTuple):
     d2t: str = "offsets"
 
 
-def layer_config(draft: Draft) -> Mapping[str, Any]:
-    """The table that describes the draft's layers."""
-    nested = draft.config.get("transformer_layer_config")
-    return nested if isinstance(nested, dict) else draft.config
-
-
 def read_settings(draft: Draft) -> Settings:
     """As the draft's own config says it was trained. Raises DraftError on a RoPE or window that is none."""
     layer, config = layer_config(draft), draft.config
-    eagle = config.get("eagle_config")
-    nested = eagle if isinstance(eagle, dict) else {}
-    norms = {name: bool(config.get(name) or nested.get(name)) for name in NORMS}
+    norms = {name: is_on(config, name) for name in NORMS}
     norms["fc_norm"] = norms["fc_norm"] or bool(config.get("use_aux_norm"))
-    requires = nested.get(REQUIRES)
-    qk_norm = layer.get("model_type") == "qwen3" or (isinstance(requires, list) and "qk_norm" in requires)
+    qk_norm = wants_qk_norm(draft)
     before_residual, before_fc, fc_norm, output = (norms[name] for name in NORMS)
     return Settings(before_residual, before_fc, fc_norm, output, qk_norm, _rope(draft, layer), _windows(draft, layer))
 

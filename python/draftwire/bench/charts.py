@@ -16,6 +16,7 @@ COLOURS = {"baseline": "#5f5f5f", "eagle3": "#0072b2", "mtp": "#d55e00", "predic
 BLUES = ("#3d97d3", "#1f83c4", "#0072b2", "#00517f", "#002a43")
 INK, FAINT = "#222222", "#d9d9d9"
 COLUMNS = 2
+DPI = 84  # Of the PNG, and of the text by which both are laid out.
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "draftwire", "font.family": "DejaVu Sans", "font.size": 9,
     "axes.edgecolor": "#8a8a8a", "axes.labelcolor": INK, "text.color": INK, "xtick.color": "#5f5f5f",
@@ -88,7 +89,7 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
     columns = min(COLUMNS, len(panels))
     lines = math.ceil(len(panels) / columns)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.2 * columns, 3.3 * lines), facecolor="white")
+        figure = Figure(figsize=(5.2 * columns, 3.3 * lines), dpi=DPI, facecolor="white")
         figure.set_layout_engine("constrained", wspace=0.08, hspace=0.08)
         FigureCanvasAgg(figure)
         grid = figure.subplots(lines, columns, squeeze=False).flatten()
@@ -106,17 +107,22 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
         vector, raster = io.BytesIO(), io.BytesIO()
         figure.savefig(vector, format="svg")
         svg = _compact(vector.getvalue())
-        figure.savefig(raster, format="png", dpi=96, metadata={"Software": None})
+        figure.savefig(raster, format="png", dpi=DPI, metadata={"Software": None})
         image = Image.open(raster).convert("RGB").quantize(32, dither=Image.Dither.NONE)
     return svg, _with_text(image, hashlib.sha256(svg).hexdigest())
 
 
 def _compact(svg: bytes) -> bytes:
-    """Two decimals, fonts that any viewer has, and nothing that draws nothing."""
+    """Two decimals, fonts that any viewer has, named once, and nothing that draws nothing or is not referred to.
+
+    Styles stay with their elements: not every viewer reads a style sheet.
+    """
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg.decode(), flags=re.DOTALL)
-    text = re.sub(r'<g id="\w+"/>', "", text)
+    text = re.sub(r'<g id="[\w.]+"/>', "", text)
+    text = re.sub(r'<g id="[\w.]+">', "<g>", text)
     text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text).replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text).replace("font-family: 'DejaVu Sans'; ", "")
+    text = text.replace("<svg ", """<svg font-family="'DejaVu Sans', Verdana, sans-serif" """, 1)
     return ("\n".join(line.strip() for line in text.splitlines() if line.strip()) + "\n").encode()
 
 

@@ -19,10 +19,11 @@ Reports:
 
 import re
 
-from draftwire.case import QK_NORMS, Case
+from draftwire.case import Case
 from draftwire.checks.fc_width import states
 from draftwire.convert.tensors import rename
 from draftwire.finding import Finding, error, ok
+from draftwire.switches import QK_NORMS
 
 
 def check(case: Case) -> list[Finding]:
