@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 
 from draftwire import report_command
 from draftwire.bench.charts import draw_all, spread
+from draftwire.bench.checked import compare, repeated
 from draftwire.bench.panels import acceptance_panels, prediction_panels, speed_panels
 from draftwire.bench.refusals import BenchError
 from draftwire.bench.report import COMMAND, read_rows, write_report
-from draftwire.bench.tuning import Study, compare
+from draftwire.bench.tuning import Study
 from draftwire.cli import app
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -31,7 +32,16 @@ def tune_row(**fields) -> dict:
     found = Study(run, 5).findings()
     checked = [m | {key: m[key] * 0.8 for key in ("tok_s", "tok_s_min", "tok_s_max")} for m in measured(2, 3)]
     row = {key: value for key, value in run.items() if key != "measurements"} | {"command": "draftwire tune a.yaml"}
-    return row | found | {"benchmark": "tune", "checked": compare(found["predictions"], checked)} | fields
+    return (
+        row
+        | found
+        | {
+            "benchmark": "tune",
+            "checked": compare(found["predictions"], checked, run["measurements"]),
+            "repeated": repeated(run["measurements"], checked),
+        }
+        | fields
+    )
 
 
 ROWS = [OTHER, bench_row(1, 2, 3, 5), tune_row(), bench_row(3, device="NVIDIA H200", driver="570", tp_size=8)]

@@ -10,8 +10,9 @@ from fake_deployment import write_launch_file
 from typer.testing import CliRunner
 
 from draftwire import tune_command
+from draftwire.bench.checked import compare
 from draftwire.bench.refusals import BenchError, RatioRefused
-from draftwire.bench.tuning import Study, compare
+from draftwire.bench.tuning import Study
 from draftwire.cli import app
 
 

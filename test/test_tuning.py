@@ -5,8 +5,9 @@ import json
 import pytest
 from bench_rows import OUTPUT, PREFILL, TOKEN, measured, row, speed
 
+from draftwire.bench.checked import compare, repeated
 from draftwire.bench.refusals import BenchError
-from draftwire.bench.tuning import Study, compare
+from draftwire.bench.tuning import Study
 
 
 @pytest.fixture
@@ -78,6 +79,45 @@ def test_measured_beside_predicted(study: Study) -> None:
     assert set(found) == {(b, k) for b in (1, 8, 32) for k in (2, 3)}
     assert found[1, 2]["within"] and abs(found[1, 2]["off"]) < 0.001
     assert not found[1, 3]["within"] and found[1, 3]["off"] == pytest.approx(1 / 1.5 - 1, abs=0.001)
+
+
+def test_a_machine_that_changed_between_the_runs_is_taken_out(study: Study) -> None:
+    """Everything a tenth slower in the second run, but for the baseline, which is not: the draft's count says it."""
+    first, checked = study.run["measurements"], measured(2, 3, 5)
+    for one in checked:
+        if one["steps"]:
+            one |= {key: one[key] * 0.8 for key in ("tok_s", "tok_s_min", "tok_s_max")}
+    predictions = study.findings()["predictions"]
+    found = {(e["concurrency"], e["steps"]): e for e in compare(predictions, checked, first)}
+    for b in (1, 8, 32):
+        assert found[b, 5]["rebased"] is None and not found[b, 5]["within"], "measured by both: nothing is predicted"
+        for k in (2, 3):
+            one = found[b, k]
+            assert one["off"] == pytest.approx(1 / 0.8 - 1, abs=0.001) and not one["within"]
+            assert one["rebased_by"] == 5 and abs(one["off_rebased"]) < 0.001
+            assert one["rebased"] == pytest.approx(one["tok_s"], rel=0.001)
+    assert repeated(first, checked)[:2] == [
+        {"concurrency": 1, "steps": None, "before": speed(1, 0), "after": speed(1, 0)},
+        {"concurrency": 1, "steps": 5, "before": speed(1, 5), "after": pytest.approx(speed(1, 5) * 0.8)},
+    ]
+
+
+def test_where_no_count_is_in_both_runs_the_baseline_says_it(study: Study) -> None:
+    checked = measured(2, 3)
+    for one in checked:
+        one |= {key: one[key] * 1.25 for key in ("tok_s", "tok_s_min", "tok_s_max")}
+    for one in compare(study.findings()["predictions"], checked, study.run["measurements"]):
+        assert one["rebased_by"] == 0 and abs(one["off_rebased"]) < 0.001 and not one["within"]
+
+
+def test_the_nearest_count_says_it() -> None:
+    first, checked = measured(1, 5), measured(1, 2, 4, 5)
+    for one in checked:
+        if one["steps"] in (4, 5):
+            one["tok_s"] *= 0.7
+    found = compare(Study(row(*first), 5).findings()["predictions"], checked, first)
+    assert {one["steps"]: one["rebased_by"] for one in found} == {1: None, 2: 1, 4: 5, 5: None}
+    assert all(abs(one["off_rebased"]) < 0.001 for one in found if one["rebased_by"])
 
 
 def test_a_concurrency_that_was_not_measured(study: Study) -> None:

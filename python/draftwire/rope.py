@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 
 class Rope(NamedTuple):
-    """`theta`: the base. `kind`: default, linear, llama3, yarn or other. `block`: its further keys, from `where`."""
+    """`theta`: the base, 10,000 where none is `written`. `kind`: default, linear, llama3, yarn or other. `block`: its
+    further keys, from `where`.
+    """
 
     theta: float
     kind: str
     block: Mapping[str, Any]
     where: str
+    written: bool
 
     @property
     def factor(self) -> float:
@@ -36,7 +39,7 @@ def read_rope(layer: Mapping[str, Any]) -> Rope | None:
     if theta is None or not isinstance(kind, str):
         return None
     block = {k: v for k, v in nested.items() if k not in ("rope_type", "type", "rope_theta") and v is not None}
-    return Rope(theta, kind, block, where if table else "rope_theta")
+    return Rope(theta, kind, block, where if table else "rope_theta", "rope_theta" in nested or "rope_theta" in layer)
 
 
 def yarn_magnitude(rope: Rope, *, reads_mscale: bool) -> float:

@@ -85,7 +85,7 @@ def predict_row(file: Path, most: int, at: int) -> None:
     study = Study(found, most, at)
     say_line(Console(), f"of {found['command']}, {found['date']}")
     say(study, Console())
-    print(json.dumps({**_named(found), **study.findings(), "checked": []}), flush=True)
+    print(json.dumps({**_named(found), **study.findings(), "checked": [], "repeated": []}), flush=True)
 
 
 def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool = False, out: Console | None = None,
@@ -99,12 +99,13 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
 
     from rich.console import Console
 
+    from draftwire.bench.checked import compare, compare_tree, repeated
     from draftwire.bench.deployment import tree_tokens
     from draftwire.bench.refusals import BenchError
     from draftwire.bench.run import prepare, publish
     from draftwire.bench.sentences import tree_line
     from draftwire.bench.study_table import say, say_checked, say_line
-    from draftwire.bench.tuning import TOPK, Study, compare, compare_tree
+    from draftwire.bench.tuning import TOPK, Study
 
     out, progress = out or Console(), progress or Console(stderr=True)
     deployment, _, plan = prepare(file, options)
@@ -123,17 +124,18 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
     first = comparable_row(file, replace(options, batches=wide, later=later), progress)
     study = Study(first, most, at)
     say(study, out)
-    row = {**_named(first), **study.findings(), "checked": []}
+    row = {**_named(first), **study.findings(), "checked": [], "repeated": []}
     best = sorted(p.steps for p in study.best(check))
     if best:
         branched = (TOPK, row["tree"]["steps"]) if tree else None
         again = comparable_row(file, replace(options, steps=best, tree=branched), progress)["measurements"]
-        row["checked"] = compare(row["predictions"], again)
+        row["checked"] = compare(row["predictions"], again, first["measurements"])
+        row["repeated"] = repeated(first["measurements"], again)
         row["tree"]["measured"] = compare_tree(row["tree"], again, row["at"])
 
     def say_all() -> None:
         if best:
-            say_checked(row["checked"], out)
+            say_checked(row, out)
         if tree:
             say_line(out, tree_line(row["tree"]))
 

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def test_failing(tmp_path: Path) -> None:
     only(look(NAME, damage(tmp_path / "same", rope_scaling=yarn), target=target), "ok")
 
 
+def test_a_target_whose_base_is_in_its_class_alone(tmp_path: Path) -> None:
+    """Gemma-3's published text config has no rope_theta; its class's base is 1e6."""
+    target = _without_base(write_target(tmp_path / "target"))
+    only(look(NAME, damage(tmp_path / "draft", rope_theta=1e6), target=target), "skipped", "writes no RoPE base")
+    scaled = write_target(tmp_path / "scaled", rope_scaling={"rope_type": "linear", "factor": 8.0})
+    only(look(NAME, target=_without_base(scaled)), "warning", "target: base 10000 (none written), linear x 8")
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "word"),
     [
@@ -39,3 +48,10 @@ def test_what_shapes_the_frequencies(tmp_path: Path, kind: str, changes: dict, w
     only(look(NAME, damage(tmp_path / "draft", rope_scaling=block | changes), target=target), "warning", word)
     said = block | ({"beta_fast": 32, "beta_slow": 1} if kind == "yarn" else {})
     only(look(NAME, damage(tmp_path / "said", rope_scaling=said), target=target), "ok")
+
+
+def _without_base(target: Path) -> Path:
+    config = json.loads((target / "config.json").read_text())
+    del config["rope_theta"]
+    (target / "config.json").write_text(json.dumps(config))
+    return target

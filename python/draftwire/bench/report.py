@@ -8,7 +8,7 @@ from typing import Any
 
 from draftwire.bench.panels import MOST, Row, grouped, name_of
 from draftwire.bench.refusals import BenchError
-from draftwire.bench.sentences import best_line, notes_of, say_speed, stop_line, tree_line
+from draftwire.bench.sentences import best_line, notes_of, repeated_line, say_speed, stop_line, tree_line
 
 COMMAND = "python -m draftwire report"
 CHARTS = {
@@ -136,18 +136,22 @@ def _tune(row: Row) -> list[str]:
         "",
     ]
     checked = {(m["concurrency"], m["steps"]): m for m in row["checked"]}
-    heads = ("at once", "steps", "predicted tok/s", "accepted", "gain", "measured tok/s", "accepted", "gain", "off by")
+    heads = ("at once", "steps", "predicted tok/s", "accepted", "gain", "measured tok/s", "accepted", "gain", "off by",
+             "at its speed")  # fmt: skip
     cells = []
     for p in row["predictions"]:
         mark = " (extrapolated)" if p["extrapolated"] else ""
         m = checked.get((p["concurrency"], p["steps"]))
-        found = ["", "", "", ""]
+        found = ["", "", "", "", ""]
         if m:
             verdict = "" if m["within"] else " **outside**"
-            found = [say_speed(m), _two(m["accept_length"]), _times(m["speedup"]), f"{m['off']:+.1%}{verdict}"]
+            rebased = "" if m.get("off_rebased") is None else f"{m['off_rebased']:+.1%}"
+            off = f"{m['off']:+.1%}{verdict}"
+            found = [say_speed(m), _two(m["accept_length"]), _times(m["speedup"]), off, rebased]
         cells.append([str(p["concurrency"]), str(p["steps"]), say_speed(p) + mark, _two(p["accept_length"]),
                       _times(p["speedup"]), *found])  # fmt: skip
-    lines += [*_table(heads, cells), "", "Milliseconds of a step:", ""]
+    changed = repeated_line(row.get("repeated", ()))
+    lines += [*_table(heads, cells), "", *([changed, ""] if changed else []), "Milliseconds of a step:", ""]
     parts = ("at once", "plain", "one more draft step and token", "verify", "draft", "rest")
     costs = []
     for c in row["costs"]:

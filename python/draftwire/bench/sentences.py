@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftwire.bench.panels import Row, shares_a_server
@@ -52,9 +52,28 @@ def tree_line(tree: Mapping[str, Any]) -> str:
     )
 
 
+def repeated_line(both: Sequence[Mapping[str, Any]]) -> str:
+    """What two runs measured alike: how much the machine changed between them. "" where there is nothing."""
+    each = []
+    for b in dict.fromkeys(one["concurrency"] for one in both):
+        here = [one for one in both if one["concurrency"] == b]
+        pairs = [f"{_arm(one['steps'])} {one['before']:,.1f} and {one['after']:,.1f}" for one in here]
+        each.append(f"at {b} at once {', '.join(pairs)}")
+    if not each:
+        return ""
+    return (
+        f'Measured by both runs, tok/s before and after: {"; ".join(each)}. "At its speed" takes that change of the '
+        "machine out of a prediction."
+    )
+
+
 def say_speed(e: Mapping[str, Any]) -> str:
     """Tokens a second: median, least and most."""
     return f"{e['tok_s']:,.1f} ({e['tok_s_min']:,.1f} to {e['tok_s_max']:,.1f})"
+
+
+def _arm(steps: int | None) -> str:
+    return "no draft" if steps is None else _steps(steps)
 
 
 def _steps(count: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from draftwire.bench.sentences import best_line, stop_line, tree_line
+from draftwire.bench.sentences import best_line, repeated_line, stop_line, tree_line
 from draftwire.bench.tuning import Study
 
 
@@ -37,17 +37,19 @@ def say(study: Study, out: Console) -> None:
     say_line(out, tree_line(found["tree"]))
 
 
-def say_checked(checked: list[dict[str, Any]], out: Console) -> None:
+def say_checked(row: dict[str, Any], out: Console) -> None:
     """Predicted beside measured."""
     table = Table(caption="off: predicted over measured; ok: within a tenth or the runs' least and most", box=None)
-    for heading in ("at once", "steps", "predicted", "measured", "spread", "off", ""):
+    for heading in ("at once", "steps", "predicted", "measured", "spread", "off", "", "at its speed"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for m in checked:
+    for m in row["checked"]:
         spread = f"{m['tok_s_min']:.1f}-{m['tok_s_max']:.1f}"
         verdict = "ok" if m["within"] else "outside"
+        rebased = "" if m["off_rebased"] is None else f"{m['off_rebased']:+.1%}"
         table.add_row(str(m["concurrency"]), str(m["steps"]), f"{m['predicted']:.1f}", f"{m['tok_s']:.1f}", spread,
-                      f"{m['off']:+.1%}", verdict)  # fmt: skip
+                      f"{m['off']:+.1%}", verdict, rebased)  # fmt: skip
     out.print(table)
+    say_line(out, repeated_line(row["repeated"]))
 
 
 def say_line(out: Console, text: str) -> None:

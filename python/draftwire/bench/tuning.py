@@ -1,8 +1,8 @@
-"""What `draftwire tune` says: predictions of a measured run, the best of them, and how they fared when measured."""
+"""What `draftwire tune` says of a measured run: its predictions, the best of them, where they stop paying."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from draftwire.bench.costs import Costs, take_apart, tree_must_accept
@@ -12,7 +12,6 @@ from draftwire.bench.prediction import (
     Point,
     Prediction,
     find_crossover,
-    is_within,
     line,
     predict,
     predict_speed,
@@ -66,7 +65,7 @@ class Study:
         tree accepts; a tree that drafts as deep costs a chain's step and what it verifies beyond it.
 
         most: what it can accept. at_least: that the tokens verified beyond the chain's were taken as free, for want
-        of a baseline at such a batch. measured: by `compare_tree`.
+        of a baseline at such a batch. measured: by `checked.compare_tree`.
         """
         best = self.best()[0]
         tokens = tree_tokens(TOPK, best.steps)
@@ -113,42 +112,6 @@ def carries_prediction(run: Mapping[str, Any]) -> bool:
     except BenchError:
         return False
     return True
-
-
-def compare(predictions: Sequence[Mapping[str, Any]], measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Measured EAGLE-3 entries beside the predictions of a row: `off` is predicted over measured less 1, `within`
-    whether that is at most a tenth or inside what was measured from least to most. accept_length is 1 + c_1 + ..., as
-    predicted; an output's last step, cut short, does not count in it.
-    """
-    speeds = {(p["concurrency"], p["steps"]): p["tok_s"] for p in predictions}
-    out = []
-    for m in measured:
-        key = (m["concurrency"], m["steps"])
-        if m["arm"] == "eagle3" and m["length"] == "eos" and m["topk"] == 1 and key in speeds:
-            within = is_within(speeds[key], m["tok_s"], m["tok_s_min"], m["tok_s_max"])
-            kept = {k: m[k] for k in ("concurrency", "steps", "tok_s", "tok_s_min", "tok_s_max", "speedup", "repeats")}
-            length = round(1 + sum(m["accept_positions"]), 4)
-            out.append({**kept, "accept_length": length, "predicted": speeds[key],
-                        "off": round(speeds[key] / m["tok_s"] - 1, 4), "within": within})  # fmt: skip
-    return out
-
-
-def compare_tree(
-    tree: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], concurrency: int
-) -> dict[str, Any] | None:
-    """The tree's own measurement of a run, and of the chain beside it, both in tokens a second; None without both.
-
-    accept_length is 1 + c_1 + ..., as in `must_accept`.
-    """
-    here = [m for m in measured if m["concurrency"] == concurrency and m["length"] == "eos"]
-    found, chain = (
-        next((m for m in here if (m["topk"], m["steps"]) == (topk, tree["steps"])), None) for topk in (tree["topk"], 1)
-    )
-    if found is None or chain is None:
-        return None
-    kept = ("tok_s", "tok_s_min", "tok_s_max", "speedup", "accept_positions")
-    length = round(1 + sum(found["accept_positions"]), 4)
-    return {key: found[key] for key in kept} | {"accept_length": length, "chain_tok_s": chain["tok_s"]}
 
 
 def _entry(p: Prediction) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def check(case: Case) -> Finding:
     mine, theirs = read_rope(case.layer), read_rope(case.target.text)
     if mine is None or theirs is None:
         return skipped("a RoPE block has no form that is known here")
+    if not theirs.written and _scaling(mine) == _scaling(theirs):
+        return skipped("the target's config writes no RoPE base, and its class's own is not known here")
     differing = [key for key in SHAPE if _shape(mine, key) != _shape(theirs, key)]
     if (mine.theta, *_scaling(mine)) == (theirs.theta, *_scaling(theirs)):
         if not differing:
@@ -63,4 +65,5 @@ def _shape(rope: Rope, key: str) -> Any:
 
 
 def _say(rope: Rope) -> str:
-    return f"base {rope.theta:g}, {rope.kind}" + (f" x {rope.factor:g}" if rope.kind != "default" else "")
+    base = f"base {rope.theta:g}" + ("" if rope.written else " (none written)")
+    return f"{base}, {rope.kind}" + (f" x {rope.factor:g}" if rope.kind != "default" else "")
