@@ -137,7 +137,7 @@ def _tune(row: Row) -> list[str]:
     ]
     checked = {(m["concurrency"], m["steps"]): m for m in row["checked"]}
     heads = ("at once", "steps", "predicted tok/s", "accepted", "gain", "measured tok/s", "accepted", "gain", "off by",
-             "at its speed")  # fmt: skip
+             "rebased")  # fmt: skip
     cells = []
     for p in row["predictions"]:
         mark = " (extrapolated)" if p["extrapolated"] else ""

@@ -62,8 +62,8 @@ def repeated_line(both: Sequence[Mapping[str, Any]]) -> str:
     if not each:
         return ""
     return (
-        f'Measured by both runs, tok/s before and after: {"; ".join(each)}. "At its speed" takes that change of the '
-        "machine out of a prediction."
+        f"Measured by both runs, tok/s before and after: {'; '.join(each)}. Rebased: the prediction with that "
+        "change of the machine taken out, by the nearest number of steps of both."
     )
 
 

@@ -40,7 +40,7 @@ def say(study: Study, out: Console) -> None:
 def say_checked(row: dict[str, Any], out: Console) -> None:
     """Predicted beside measured."""
     table = Table(caption="off: predicted over measured; ok: within a tenth or the runs' least and most", box=None)
-    for heading in ("at once", "steps", "predicted", "measured", "spread", "off", "", "at its speed"):
+    for heading in ("at once", "steps", "predicted", "measured", "spread", "off", "", "rebased"):
         table.add_column(heading, justify="right", no_wrap=True)
     for m in row["checked"]:
         spread = f"{m['tok_s_min']:.1f}-{m['tok_s_max']:.1f}"
