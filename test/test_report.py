@@ -123,6 +123,12 @@ def test_charts_show_the_latest_row_of_a_setting() -> None:
     assert [point[0] for point in panels[0].series[0].points] == [1, 8, 32]
 
 
+def test_a_row_that_does_not_name_the_drafts_config_gives_way_to_one_that_does() -> None:
+    old, new, other = bench_row(3), bench_row(5, draft_config_sha256="aa"), bench_row(1, draft_config_sha256="bb")
+    assert [s.label for p in speed_panels([old, new]) for s in p.series] == ["no draft", "EAGLE-3, 5 steps"]
+    assert len(speed_panels([old, new, other])) == 2 and len(speed_panels([old, {**old, "config": "b.yaml"}, new])) == 2
+
+
 def test_a_row_without_a_baseline_hides_none_that_has_one() -> None:
     alone = bench_row(5)
     alone["measurements"] = [m for m in alone["measurements"] if m["arm"] != "baseline"]

@@ -31,11 +31,13 @@ class Panel(NamedTuple):
 
 def setting(row: Row) -> tuple[str, ...]:
     """Rows with the same one are measurements of the same thing; of them the charts show the latest."""
-    keys = ("config", "device", "sglang", "delivery", "tp_size", "draft_sha256", "draft_config_sha256", "temperature",
-            "top_p")  # fmt: skip
+    keys = ("draft_config_sha256", "config", "device", "sglang", "delivery", "tp_size", "draft_sha256")
+    # The first rows leave these two out: they were bench's own.
+    sampling = f"{row.get('temperature') or 0.0} {row.get('top_p') or 1.0}"
     flags = (*(row.get("flags") or ()), *(row.get("speculative_flags") or ()))
     prompts = (row.get("prompts") or {}).get("sha256")
-    return (*(str(row.get(key)) for key in keys), " ".join(flags), str(prompts), str(shares_a_server(row)))
+    said = (str(row.get(key)) for key in keys)
+    return (*said, sampling, " ".join(flags), str(prompts), str(shares_a_server(row)))
 
 
 def shares_a_server(row: Row) -> bool:
@@ -48,8 +50,8 @@ def has_baseline(row: Row) -> bool:
 
 
 def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
-    """The last row of each setting, newest first; one without a baseline only where none has one, and one whose arms
-    shared a server only where all do.
+    """The last row of each setting, newest first; one without a baseline only where none has one, one whose arms
+    shared a server only where all do, and one that does not name the draft's config only where no other is like it.
     """
     rows = [row for row in rows if row["benchmark"] == benchmark]
     rows = [row for row in rows if not shares_a_server(row)] or rows
@@ -59,7 +61,9 @@ def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
         if here is None or has_baseline(row) or not has_baseline(here):
             last.pop(setting(row), None)
             last[setting(row)] = row
-    return list(reversed(last.values()))
+    named = {key[1:] for key, row in last.items() if row.get("draft_config_sha256")}
+    kept = [row for key, row in last.items() if row.get("draft_config_sha256") or key[1:] not in named]
+    return list(reversed(kept))
 
 
 def _with_most_loads(rows: Sequence[Row]) -> list[Row]:
