@@ -7,6 +7,7 @@ from bench_rows import OUTPUT, PREFILL, TOKEN, measured, row, speed
 
 from draftwire.bench.checked import compare, repeated
 from draftwire.bench.refusals import BenchError
+from draftwire.bench.sentences import best_line
 from draftwire.bench.tuning import Study
 
 
@@ -118,6 +119,17 @@ def test_the_nearest_count_says_it() -> None:
     found = compare(Study(row(*first), 5).findings()["predictions"], checked, first)
     assert {one["steps"]: one["rebased_by"] for one in found} == {1: None, 2: 1, 4: 5, 5: None}
     assert all(abs(one["off_rebased"]) < 0.001 for one in found if one["rebased_by"])
+
+
+def test_the_best_of_all_that_was_predicted_may_not_be_the_best() -> None:
+    """At 1 at once each further step pays; at 32 the fewest are best, and nobody is told to try more."""
+    assert best_line(Study(row(*measured(1, 3)), 3).findings()).endswith(
+        "3 steps is the most that was predicted: more may be faster at 1 at once (--most 6)."
+    )
+    assert "--most" not in best_line(Study(row(*measured(1, 3, concurrency=(32,))), 3).findings())
+    best = {"concurrency": 1, "steps": 20, "speedup": 2.0}
+    assert best_line({"predictions": [best], "best": [best]}).endswith("(--most 32).")
+    assert "--most" not in best_line({"predictions": [best | {"steps": 32}], "best": [best | {"steps": 32}]})
 
 
 def test_a_concurrency_that_was_not_measured(study: Study) -> None:

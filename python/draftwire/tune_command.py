@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from draftwire.bench.prediction import MOST_STEPS
 from draftwire.bench_options import Concurrency, Out, Port, Prompts, Requests, Rounds, Timeout, Tokens
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def tune(
     row: Annotated[
         bool, typer.Option("--row", help="FILE is a results.jsonl: its last row of bench; no server.")
     ] = False,
-    most: Annotated[int, typer.Option(min=2, max=32, help="Predict 1 to so many steps.")] = 5,
+    most: Annotated[int, typer.Option(min=2, max=MOST_STEPS, help="Predict 1 to so many steps.")] = 5,
     concurrency: Concurrency = "",
     at: Annotated[int, typer.Option(min=0, help="Requests at once to be fastest with; default the fewest.")] = 0,
     check: Annotated[int, typer.Option(min=0, help="How many of the best to measure afterwards.")] = 3,

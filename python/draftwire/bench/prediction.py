@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 
 from draftwire.bench.refusals import BenchError
 
+MOST_STEPS = 32  # That `draftwire tune` predicts.
+
 
 class Point(NamedTuple):
     """One measurement with topk 1, or without speculation (steps 0). tok_s: median, least, most. Times in ms.

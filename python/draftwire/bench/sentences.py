@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftwire.bench.panels import Row, shares_a_server
+from draftwire.bench.prediction import MOST_STEPS
 
 
 def notes_of(row: Row) -> list[str]:
@@ -22,9 +23,13 @@ def notes_of(row: Row) -> list[str]:
 
 
 def best_line(row: Row) -> str:
-    """The fastest at each concurrency."""
+    """The fastest at each concurrency, and whether more steps than were predicted might be faster still."""
     each = [f"at {p['concurrency']} at once {_steps(p['steps'])}, {p['speedup']:.2f}x" for p in row["best"]]
-    return f"Fastest by prediction: {'; '.join(each)}."
+    most = max(p["steps"] for p in row["predictions"])
+    users = next((p["concurrency"] for p in row["best"] if p["steps"] == most), None)
+    more = min(2 * most, MOST_STEPS)
+    further = f" {_steps(most)} is the most that was predicted: more may be faster at {users} at once (--most {more})."
+    return f"Fastest by prediction: {'; '.join(each)}.{further if users and more > most else ''}"
 
 
 def stop_line(row: Row) -> str:
