@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -352,6 +353,23 @@ def test_the_drafts_hash(tmp_path: Path) -> None:
         (tmp_path / f"{name}.safetensors").write_bytes(name.encode() * 3_000_000)
     said = subprocess.run(f"cat {tmp_path}/*.safetensors | sha256sum", shell=True, capture_output=True, text=True)
     assert hash_weights(str(tmp_path)) == said.stdout.split()[0]
+
+
+def test_the_hash_of_a_draft_without_safetensors(tmp_path: Path) -> None:
+    """Of the weights that are served, whatever a trainer left beside them; None where there are none."""
+    for name, weights in (("a", b"one"), ("b", b"two")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pytorch_model.bin").write_bytes(weights)
+        (tmp_path / name / "training_args.bin").write_bytes(name.encode())
+        assert hash_weights(str(tmp_path / name)) == sha256(weights).hexdigest()
+    (tmp_path / "a" / "other.pt").write_bytes(b"three")
+    assert hash_weights(str(tmp_path / "a")) == sha256(b"one").hexdigest()
+    (tmp_path / "a" / "pytorch_model.bin").unlink()
+    assert hash_weights(str(tmp_path / "a")) == sha256(b"three").hexdigest()
+    (tmp_path / "a" / "model.safetensors").write_bytes(b"four")
+    assert hash_weights(str(tmp_path / "a")) == sha256(b"four").hexdigest()
+    (tmp_path / "b" / "pytorch_model.bin").unlink()
+    assert hash_weights(str(tmp_path / "b")) is None
 
 
 def test_defaults(tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from draftwire import report_command
-from draftwire.bench.charts import draw_all, spread
+from draftwire.bench.charts import draw_all, spread, wrapped
 from draftwire.bench.checked import compare, repeated
 from draftwire.bench.panels import acceptance_panels, prediction_panels, speed_panels
 from draftwire.bench.refusals import BenchError
@@ -108,6 +108,51 @@ def test_what_was_refused_and_what_missed_is_said() -> None:
     assert "(extrapolated)" in write_report([row])
 
 
+def test_flags_are_in_the_heading_and_tell_settings_apart() -> None:
+    report = write_report([bench_row(3), bench_row(3, flags=["--dp-size", "8"])])
+    assert "## a: cpu, 2 cores, SGLang 0.5.23, overlay, `--dp-size 8`\n" in report
+    assert "## a: cpu, 2 cores, SGLang 0.5.23, overlay\n" in report
+
+
+def test_drafts_of_the_same_weights_are_told_apart_by_their_config() -> None:
+    report = write_report([bench_row(3, draft_config_sha256="12345678ff"), bench_row(3)])
+    assert "draft cdcdcdcd, its config 12345678, " in report and "draft cdcdcdcd, 64 prompts" in report
+
+
+def test_what_the_first_run_served_is_no_prediction() -> None:
+    """Of a run at 1 and 5 steps, with 3 and 5 checked; all of it a quarter over what was measured."""
+    row = tune_row()
+    checked = [m | {key: m[key] * 0.8 for key in ("tok_s", "tok_s_min", "tok_s_max")} for m in measured(3, 5)]
+    row["checked"] = compare(row["predictions"], checked, row["measurements"])
+    lines = write_report([row]).splitlines()
+    cells = {s: next(line for line in lines if line.startswith(f"| 1 | {s} |")) for s in (1, 3, 5)}
+    assert all(("(as measured)" in cells[s]) == (s != 3) for s in cells)
+    assert "| +25.0%, measured twice |" in cells[5] and "**outside**" not in cells[5]
+    assert "+25.0% **outside** |" in cells[3] and "twice" not in cells[3]
+
+
+def test_a_tree_at_as_many_steps_makes_no_prediction_measured() -> None:
+    row = tune_row()
+    chain = next(m for m in row["measurements"] if m["steps"] == 5)
+    row["measurements"] = [*row["measurements"], chain | {"steps": 3, "topk": 2}, chain | {"steps": 4, "arm": "mtp"}]
+    cells = [line for line in write_report([row]).splitlines() if re.match(r"\| 1 \| [34] \|", line)]
+    assert len(cells) == 2 and "as measured" not in "".join(cells)
+
+
+def test_costs_within_noise_are_not_given_a_sign() -> None:
+    row = tune_row()
+    noise = {"concurrency": 1, "plain": 1.176, "another_step": 0.012, "steps": 5, "verify": 1.403, "draft": -0.033}
+    row["costs"] = [noise | {"rest": 0.05}]
+    assert "| 1 | 1.2 | ~0 | 1.4 (6 tokens) | ~0 | 0.1 |" in write_report([row])
+
+
+def test_the_head_says_what_its_words_mean() -> None:
+    head = write_report(ROWS).split("\n## ")[0]
+    for word in ("`+` after a commit", "*Off by*", "*Rebased*", "**outside**", "*As measured*", "*verify*", "*draft*",
+                 "*rest*", "*~0*", "last step, which is cut short", "latest"):  # fmt: skip
+        assert word in head, word
+
+
 def test_without_a_row_there_is_a_report_and_no_chart() -> None:
     assert draw_all([OTHER]) == {}
     assert "No row of `draftwire bench` yet" in write_report([OTHER]) and "doctor_speed" in write_report([OTHER])
@@ -142,7 +187,7 @@ def test_speed_is_drawn_over_several_concurrencies_where_there_are_some() -> Non
     assert [s.label for s in speed_panels([wide, narrow])[0].series] == ["no draft", "EAGLE-3, 3 steps"]
     assert [s.label for s in speed_panels([narrow])[0].series][-1] == "EAGLE-3, 5 steps"
     elsewhere = narrow | {"flags": ["--dp-size", "8"]}
-    assert [p.title for p in speed_panels([wide, elsewhere])] == ["a --dp-size 8", "a"]
+    assert [(p.title, p.flags) for p in speed_panels([wide, elsewhere])] == [("a", "--dp-size 8"), ("a", "")]
 
 
 def test_panels_of_one_device_have_one_scale() -> None:
@@ -205,6 +250,65 @@ def test_predicted_and_measured_at_the_concurrency_tuned_for() -> None:
     assert [s.kind for s in panel.series] == ["baseline", "predicted", "measured"]
     assert [point[0] for point in predicted.points] == [1, 2, 3, 4, 5] and [p[0] for p in checked.points] == [2, 3]
     assert plain.points[0][1] == plain.points[1][1] == pytest.approx(measured()[0]["tok_s"])
+
+
+def test_no_drafts_band_is_of_both_runs() -> None:
+    """Of its own concurrency only; a row of one run has the first's."""
+    here = measured()[0]
+    at, elsewhere = {"concurrency": 1, "steps": None, "before": here["tok_s"]}, {"concurrency": 8, "steps": None}
+    other = [elsewhere | {"before": 1.0, "after": 1.0}, at | {"steps": 3, "after": 1.0}]
+    for after, ends in ((20.0, (20.0, here["tok_s_max"])), (999.0, (here["tok_s_min"], 999.0))):
+        row = tune_row(repeated=[*other, at | {"after": after}])
+        for point in prediction_panels([row])[0].series[0].points:
+            assert point[1:] == (here["tok_s"], *ends)
+    for row in (tune_row(repeated=other), {k: v for k, v in tune_row().items() if k != "repeated"}):
+        assert prediction_panels([row])[0].series[0].points[0][2:] == (here["tok_s_min"], here["tok_s_max"])
+
+
+FLAGS = ("--dp-size 8 --enable-dp-attention --moe-a2a-backend deepep --enable-two-batch-overlap --max-running-requests "
+         "256 --chunked-prefill-size 16384 --mem-fraction-static 0.85 --disable-cuda-graph-padding")  # fmt: skip
+
+
+def long_rows(row: dict) -> list[dict]:
+    names = ("kimi-k2.5-h200-mla-throughput", "deepseek-v3.2-b200-x16-two-node-attention-latency-and-throughput")
+    fields = {"device": "NVIDIA H200 141GB HBM3 SXM of two hosts", "temperature": 0.7, "tp_size": 8}
+    fields |= {"flags": FLAGS.split()}
+    return [row | fields | {"config": f"configs/{name}.yaml", "delivery": by}
+            for name in names for by in ("overlay", "patch")]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_titles_fit_their_panels(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are drawn: within the picture, and over no other text of any panel nor over another's axes."""
+    from matplotlib.figure import Figure
+
+    drawn: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k))[1])
+    rows = [*long_rows(bench_row(1, 3, 5))[:columns], *long_rows(tune_row())[:columns]]
+    assert len(draw_all(rows)) == 6 and len(drawn) == 6
+    for figure in drawn:
+        boxes = []
+        for axes in figure.axes:
+            words = [axes._left_title, *axes.texts, axes.xaxis.label, axes.yaxis.label]
+            boxes += [(axes, text, text.get_window_extent()) for text in words if text.get_text()]
+        assert sum("--dp-size 8" in text.get_text() for _, text, _ in boxes) == columns
+        assert sum("0.7" in text.get_text() for _, text, _ in boxes) >= columns // 2
+        for axes, text, box in boxes:
+            assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
+            assert not [other for _, other, it in boxes if other is not text and box.overlaps(it)], text
+            assert not [it for it in figure.axes if it is not axes and it.axison and box.overlaps(it.bbox)], text
+
+
+def test_long_lines_are_broken_between_parts_and_then_cut() -> None:
+    def short(line: str) -> bool:
+        return len(line) <= 10
+
+    assert wrapped("", short, 2) == [] and wrapped("aa bb", short, 2) == ["aa bb"]
+    assert wrapped("aa, bbb, cccc d", short, 2) == ["aa, bbb,", "cccc d"]
+    assert wrapped("--a 1 --b 2 --c --d", short, 1) == ["--a 1 --b\N{HORIZONTAL ELLIPSIS}"]
+    assert wrapped("--a 12345 --b 12345 --c 1", short, 3) == ["--a 12345", "--b 12345", "--c 1"]
+    assert wrapped("a-name-that-is-long", short, 2) == ["a-name-th\N{HORIZONTAL ELLIPSIS}"]
 
 
 def test_svg_is_small_text_without_fonts_or_dates(files: dict[str, bytes]) -> None:

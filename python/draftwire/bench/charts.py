@@ -16,6 +16,8 @@ COLOURS = {"baseline": "#5f5f5f", "eagle3": "#0072b2", "mtp": "#d55e00", "predic
 BLUES = ("#3d97d3", "#1f83c4", "#0072b2", "#00517f", "#002a43")
 INK, FAINT = "#222222", "#d9d9d9"
 COLUMNS = 2
+GAP = 11.5  # Points between the names of lines.
+LINES = 2  # At most, of a title, of what is under it and of its flags.
 DPI = 84  # Of the PNG, and of the text by which both are laid out.
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "draftwire", "font.family": "DejaVu Sans", "font.size": 9,
@@ -94,12 +96,13 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
         FigureCanvasAgg(figure)
         grid = figure.subplots(lines, columns, squeeze=False).flatten()
         for axes, panel in zip(grid, panels, strict=False):
-            axes.set_title(panel.title, loc="left", fontsize=10, fontweight="bold", pad=17)
-            axes.annotate(panel.subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=8, color="#5f5f5f")
             axes.tick_params(length=0)
             draw(axes, panel)
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
+        figure.draw_without_rendering()
+        for axes, panel in zip(grid, panels, strict=False):
+            _write_title(axes, panel)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         for axes in grid[: len(panels)]:
@@ -110,6 +113,46 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
         figure.savefig(raster, format="png", dpi=DPI, metadata={"Software": None})
         image = Image.open(raster).convert("RGB").quantize(32, dither=Image.Dither.NONE)
     return svg, _with_text(image, hashlib.sha256(svg).hexdigest())
+
+
+def wrapped(text: str, fits: Callable[[str], bool], most: int) -> list[str]:
+    """At most so many lines that fit, broken after commas and before flags; what is left out is an ellipsis."""
+    lines: list[str] = []
+    for part in re.split(r" (?=--)|(?<=,) ", text) if text else ():
+        if lines and fits(f"{lines[-1]} {part}"):
+            lines[-1] += f" {part}"
+        elif len(lines) < most:
+            lines.append(part)
+        else:
+            lines[-1] += f" {part}"
+            break
+    return [line if fits(line) else _shortened(line, fits) for line in lines]
+
+
+def _shortened(line: str, fits: Callable[[str], bool]) -> str:
+    kept = line
+    while kept and not fits(f"{kept}\N{HORIZONTAL ELLIPSIS}"):
+        kept = kept[:-1].rstrip(" ,")
+    return f"{kept}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _write_title(axes: Any, panel: Panel) -> None:
+    """Title, and under it the setting and its flags, no wider than the panel is without them: its layout is known."""
+    bold = axes.set_title("", loc="left", fontsize=10, fontweight="bold")
+    under = axes.annotate("", (0, 1), (0, 6), "axes fraction", "offset points", fontsize=8, color="#5f5f5f")
+    width = axes.get_tightbbox().x1 - axes.get_window_extent().x0
+
+    def lines(artist: Any, text: str) -> list[str]:
+        def fits(line: str) -> bool:
+            artist.set_text(line)
+            return artist.get_window_extent().width <= width
+
+        return wrapped(text, fits, LINES)
+
+    title = lines(bold, panel.title)
+    below = [*lines(under, panel.subtitle), *lines(under, panel.flags)]
+    under.set_text("\n".join(below))
+    axes.set_title("\n".join(title), loc="left", fontsize=10, fontweight="bold", pad=6 + 11 * len(below))
 
 
 def _compact(svg: bytes) -> bytes:
@@ -145,10 +188,15 @@ def _name_lines(axes: Any, panel: Panel, tints: Sequence[str]) -> None:
 
 
 def _part_names(axes: Any) -> None:
-    """Names that would meet, moved apart; the layout is settled by now."""
+    """Names that would meet, moved apart and kept below the title; the layout is settled by now."""
     names = [child for child in axes.texts if child.get_gid() == "name"]
     heights = [axes.transData.transform((1, name.xy[1]))[1] * 72 / axes.figure.dpi for name in names]
-    for name, height, place in zip(names, heights, spread(heights, 11.5), strict=True):
+    places = spread(heights, GAP)
+    ceiling = axes.bbox.y1 * 72 / axes.figure.dpi - GAP / 4
+    for i in sorted(range(len(places)), key=lambda i: -places[i]):
+        places[i] = min(places[i], ceiling)
+        ceiling = places[i] - GAP
+    for name, height, place in zip(names, heights, places, strict=True):
         name.set_position((6, place - height))
         name.set_gid(None)
 

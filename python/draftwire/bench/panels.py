@@ -21,10 +21,13 @@ class Series(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """`ends`: least and most y of the panels that are read against each other, those of one device."""
+    """flags: launch flags beside the config. ends: least and most y of the panels that are read against each other,
+    those of one device.
+    """
 
     title: str
     subtitle: str
+    flags: str
     series: tuple[Series, ...]
     ends: tuple[float, float] = (0.0, 0.0)
 
@@ -47,6 +50,11 @@ def shares_a_server(row: Row) -> bool:
 
 def has_baseline(row: Row) -> bool:
     return any(entry["arm"] == "baseline" for entry in row["measurements"])
+
+
+def is_chain(e: Mapping[str, Any]) -> bool:
+    """An EAGLE-3 measurement that predictions are made of: no tree, over answers that end where they end."""
+    return e["arm"] == "eagle3" and e["topk"] == 1 and e["length"] == "eos"
 
 
 def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
@@ -73,13 +81,13 @@ def _with_most_loads(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row in several or setting(row) not in settings]
 
 
-def name_of(row: Row) -> tuple[str, str]:
-    """A setting's title and what is under it."""
+def name_of(row: Row) -> tuple[str, str, str]:
+    """A setting's title, what is under it, and launch flags beside its config, "" without."""
     ranks = f", tp {row['tp_size']}" if row.get("tp_size", 1) != 1 else ""
     said = (*(row.get("flags") or ()), *(row.get("speculative_flags") or ()))
-    title = " ".join([PurePath(row["config"]).stem, *said])
+    title = PurePath(row["config"]).stem
     title += f", temperature {row['temperature']:g}" if row.get("temperature") else ""
-    return title, f"{row['device']}{ranks}, SGLang {row['sglang']}, {row['delivery']}"
+    return title, f"{row['device']}{ranks}, SGLang {row['sglang']}, {row['delivery']}", " ".join(said)
 
 
 def label_of(entry: Mapping[str, Any]) -> str:
@@ -140,7 +148,9 @@ def acceptance_panels(rows: Sequence[Row]) -> list[Panel]:
 
 
 def prediction_panels(rows: Sequence[Row]) -> list[Panel]:
-    """Tokens a second by number of steps, predicted and then measured, at the concurrency tuned for."""
+    """Tokens a second by number of steps, predicted and then measured, at the concurrency tuned for. The band of no
+    draft is of both runs: the second, which the measured ones are of, widens it by its median.
+    """
     out = []
     for row in latest(rows, "tune"):
         at = row["at"]
@@ -150,11 +160,14 @@ def prediction_panels(rows: Sequence[Row]) -> list[Panel]:
         series = [Series("predicted", "predicted", _by_steps(predicted))]
         series += [Series("measured", "measured", _by_steps(checked))] if checked else []
         for e in plain:
-            ends = sorted({p["steps"] for p in predicted})
-            flat = (e["tok_s"], e["tok_s_min"], e["tok_s_max"])
-            series.insert(0, Series("no draft", "baseline", ((ends[0], *flat), (ends[-1], *flat))))
-        title, under = name_of(row)
-        out.append(Panel(f"{title}, {at} at once", under, tuple(series)))
+            both = row.get("repeated") or ()
+            ends = [m["after"] for m in both if m["concurrency"] == at and m["steps"] is None]
+            ends += [e["tok_s_min"], e["tok_s_max"]]
+            flat = (e["tok_s"], min(ends), max(ends))
+            steps = sorted({p["steps"] for p in predicted})
+            series.insert(0, Series("no draft", "baseline", ((steps[0], *flat), (steps[-1], *flat))))
+        title, under, flags = name_of(row)
+        out.append(Panel(f"{title}, {at} at once", under, flags, tuple(series)))
     return out
 
 

@@ -19,6 +19,10 @@ from draftwire.delivery import find_delivery, installed_release
 from draftwire.draft import find_directory
 from draftwire.engine import find_device
 
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+# What a trainer leaves beside the weights.
+TRAINERS = {"training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt"}
+
 
 def provenance(deployment: Deployment, prompts: Prompts, draft_sha256: str | None) -> dict[str, Any]:
     """The row's keys beside its measurements. `commit`: of draftwire's checkout, `+` behind it where files differ from
@@ -47,10 +51,17 @@ def provenance(deployment: Deployment, prompts: Prompts, draft_sha256: str | Non
     }
 
 
-def hash_weights(directory: str) -> str:
-    """SHA-256 over the draft's safetensors files in the order of their names."""
+def hash_weights(directory: str) -> str | None:
+    """SHA-256 over the draft's files of weights in the order of their names: safetensors, else .bin, else .pt, as
+    SGLang chooses among them; None where there are none.
+    """
+    here = find_directory(directory)
+    kinds = ([file for file in here.glob(kind) if file.name not in TRAINERS] for kind in WEIGHTS)
+    files = next(filter(None, kinds), None)
+    if not files:
+        return None
     digest = hashlib.sha256()
-    for file in sorted(find_directory(directory).glob("*.safetensors")):
+    for file in sorted(files):
         with file.open("rb") as stream:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)
