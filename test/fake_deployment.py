@@ -12,7 +12,7 @@ import draftwire
 
 FAKE = Path(__file__).parent / "fake_engine"
 CONFIG = """
-model-path: target
+model-path: {target}
 device: cpu
 max-running-requests: {limit}
 disable-cuda-graph: true
@@ -24,9 +24,9 @@ speculative-num-draft-tokens: 4
 """
 
 
-def write_launch_file(folder: Path, prompts: int, limit: int = 4) -> None:
-    """serve.yaml for `limit` requests at once, and so many prompts in prompts.jsonl."""
-    (folder / "serve.yaml").write_text(CONFIG.format(limit=limit))
+def write_launch_file(folder: Path, prompts: int, limit: int = 4, target: str = "org/target") -> None:
+    """serve.yaml for `limit` requests at once, and so many prompts in prompts.jsonl. target: its model-path."""
+    (folder / "serve.yaml").write_text(CONFIG.format(limit=limit, target=target))
     (folder / "prompts.jsonl").write_text("".join(f'{{"prompt": "prompt {i}"}}\n' for i in range(prompts)))
 
 
@@ -42,7 +42,7 @@ class FakeDeployment:
         for name in ("target", "draft"):
             (folder / name).mkdir()
         (folder / "draft" / "model.safetensors").write_bytes(b"weights")
-        write_launch_file(folder, prompts=12)
+        write_launch_file(folder, prompts=12, target="target")
 
     def start(self, *flags: str, fault: str = "", **fields) -> subprocess.Popen:
         path = f"{FAKE}:{Path(draftwire.__file__).parents[1]}"

@@ -40,7 +40,7 @@ from draftwire.pair import Pair, example_pair
 ROOT = Path(__file__).resolve().parents[1]
 DRAFT = {"speculative-algorithm": "EAGLE3", "speculative-draft-model-path": "draft", "speculative-num-steps": 3,
          "speculative-eagle-topk": 1, "speculative-num-draft-tokens": 4}  # fmt: skip
-PLAIN = {"model-path": "target", "tp-size": 2, "max-running-requests": 8, "cuda-graph-max-bs-decode": 8}
+PLAIN = {"model-path": "org/target", "tp-size": 2, "max-running-requests": 8, "cuda-graph-max-bs-decode": 8}
 LOAD = Load(requests=4, concurrency=2, tokens=40, fixed=False)
 
 
@@ -121,12 +121,81 @@ def test_launch_flags_beside_the_file(tmp_path: Path) -> None:
     ({"max-running-requests": None}, r"expected max-running-requests, found none in .*speculation alone would"),
     ({"cuda-graph-max-bs-decode": None}, r"expected cuda-graph-bs-decode or .* speculation changes the graphs"),
     ({"speculative-algorithm": None}, "expected speculative-algorithm, found none"),
-    ({"speculative-algorithm": "EAGLE"}, "expected speculative-algorithm EAGLE3, found EAGLE"),
+    ({"speculative-algorithm": "EAGLE"}, "expected speculative-algorithm EAGLE3, found EAGLE in .*serve.yaml;"),
     ({"speculative-eagle-topk": None}, "expected speculative-eagle-topk, found none"),
+    ({"max-running-requests": 0}, "expected max-running-requests of at least 1, found 0 in .*serve.yaml; correct it"),
+    ({"max-running-requests": -8}, "expected max-running-requests of at least 1, found -8 in .*serve.yaml;"),
+    ({"speculative-num-steps": 0}, "expected speculative-num-steps of at least 1, found 0 in .*serve.yaml; correct it"),
+    ({"speculative-num-steps": -1}, "expected speculative-num-steps of at least 1, found -1 in .*serve.yaml;"),
+    ({"speculative-eagle-topk": 0}, "expected speculative-eagle-topk of at least 1, found 0 in .*serve.yaml;"),
+    ({"speculative-num-draft-tokens": 0}, "expected speculative-num-draft-tokens of at least 2, found 0 in .*yaml;"),
+    ({"speculative-num-draft-tokens": 1}, "expected speculative-num-draft-tokens of at least 2, found 1 in .*yaml;"),
 ])  # fmt: skip
-def test_a_file_that_cannot_be_compared(tmp_path: Path, change: dict, said: str) -> None:
+@pytest.mark.parametrize("steps", [[], [1, 5]])
+def test_a_file_that_cannot_be_compared(tmp_path: Path, change: dict, said: str, steps: list[int]) -> None:
+    """Also where other steps than the file's are asked for."""
     with pytest.raises(BenchError, match=said):
-        deployment(tmp_path, **change).arms(["baseline", "eagle3"], [])
+        deployment(tmp_path, **change).arms(["baseline", "eagle3"], steps)
+
+
+@pytest.mark.parametrize(("flag", "value", "said"), [
+    ("speculative-algorithm", "EAGLE", "expected speculative-algorithm EAGLE3, found EAGLE"),
+    ("max-running-requests", "0", "expected max-running-requests of at least 1, found 0"),
+    ("speculative-num-steps", "0", "expected speculative-num-steps of at least 1, found 0"),
+    ("model-path", "./none", r"expected model-path of a directory, or a hub id such as org/name, found \./none"),
+])  # fmt: skip
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_a_flag_is_named_where_it_was_said(tmp_path: Path, command: str, flag: str, value: str, said: str) -> None:
+    """On the command line; and no remedy is an option that only one of the commands has."""
+    file = deployment(tmp_path).file
+    (tmp_path / "prompts").write_text(json.dumps([f"prompt {i}" for i in range(40)]))
+    flags = ["--prompts", str(tmp_path / "prompts"), "--out", str(tmp_path / "out"), "--", f"--{flag}", value]
+    ended = CliRunner().invoke(app, [command, str(file), *flags])
+    assert ended.exit_code == 2 and ended.stderr.count("\n") == 1
+    assert re.search(f"{said} in the command line; correct it", ended.stderr) and "--arms" not in ended.stderr
+
+
+TARGETS = ["./target", "../org/target", "/none/target", "~/target", "target", "a/b/c", "org/target/", "folder/target",
+           "build/tiny-wide-target", "two words/target", "file"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_that_is_not_there(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its prompts are looked for, and before a server is started; with a remedy for the relative ones."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    file = deployment(tmp_path).file
+    file.write_text(file.read_text().replace("model-path: org/target", f"model-path: {name}"))
+    said = f"expected model-path of a directory, or a hub id such as org/name, found {name} in {file}; "
+    with pytest.raises(BenchError) as refused:
+        prepare(file, Options(out=tmp_path))
+    assert str(refused.value).startswith(said)
+    remedy = str(refused.value).removeprefix(said)
+    where = f"relative paths start at {tmp_path}, and those of draftwire's configs at the root of its checkout"
+    assert remedy == "correct the path" if name.startswith("/") else remedy.endswith(where)
+
+
+def test_targets_that_may_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hub ids, for which SGLang asks the network; directories however they are named; URLs of SGLang's connectors."""
+    monkeypatch.chdir(tmp_path)
+    for here in ("target", "build/target", "a/b/c"):
+        (tmp_path / here).mkdir(parents=True)
+    for name in ("moonshotai/Kimi-K2.5", "org/a_b-c.1", "target", "./target", "build/target", "a/b/c", "a/../target/",
+                 str(tmp_path), "s3://bucket/a/b"):  # fmt: skip
+        assert deployment(tmp_path, **{"model-path": name}).target == name
+
+
+@pytest.mark.parametrize("name", ["tiny-cpu", "tiny-gpu", "tiny-tp2"])
+@pytest.mark.parametrize("prompts", [[], ["--prompts", str(ROOT / "examples/tiny-deepseek-v3/bench.json")]])
+def test_a_config_of_ours_elsewhere(
+    tmp_path: Path, name: str, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In no checkout: what is missing is the target, whatever follows from it."""
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(app, ["bench", str(ROOT / f"configs/{name}.yaml"), "--out", "out", *prompts])
+    assert ended.exit_code == 2 and ended.stderr.count("\n") == 1
+    assert "expected model-path of a directory" in ended.stderr and f"start at {tmp_path}, " in ended.stderr
 
 
 def test_graphs_may_be_off(tmp_path: Path) -> None:
@@ -144,7 +213,11 @@ def test_the_cpu_engine_gets_its_variables(tmp_path: Path, monkeypatch: pytest.M
     assert deployment(tmp_path).environment() == {}
 
 
-def test_every_config_of_ours_can_be_measured() -> None:
+def test_every_config_of_ours_can_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the root of a checkout, the GPU's target built."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "build" / "tiny-wide-target").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
     for file in (ROOT / "configs").glob("*.yaml"):
         assert Deployment(file).arms(["baseline", "eagle3"], [1, 3])[0].name == "baseline", file
 
@@ -196,6 +269,33 @@ def test_prompts(tmp_path: Path) -> None:
             read_prompts(file)
 
 
+@pytest.mark.parametrize(("lines", "said"), [
+    (['{"prompt": "one"}', "", '{"prompt": "two",}'], r"line 3 column \d+"),
+    (['{"prompt": "one"}', '{"prompt": "two"}', '{"prompt"'], "line 3 column 10"),
+    (["", '{"prompt" "one"}', '{"prompt": "two"}'], "line 2 column 11"),
+    (["[", ' "one",', ' "two"', ' "three"', "]"], "line 4 column 2"),
+    (['{"prompt": "one"}', '{"prompt": ' + "9" * 5000 + "}"], "line 2"),
+])  # fmt: skip
+def test_the_line_of_broken_prompts(tmp_path: Path, lines: list[str], said: str) -> None:
+    """The file's, of JSONL as of one JSON value over lines."""
+    file = tmp_path / "prompts"
+    file.write_text("\n".join(lines))
+    with pytest.raises(BenchError, match=rf"^expected JSONL of .*, found .*: {said}.* in {file}; correct it$"):
+        read_prompts(file)
+
+
+def test_a_report_without_rows(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "results.jsonl").write_bytes(b"\xff")
+    for out, said in (
+        ("nope", r"expected rows of draftwire bench, found No such file or directory in .*/nope/results\.jsonl; name"),
+        ("file", r"expected rows of draftwire bench, found Not a directory in .*/file/results\.jsonl; name"),
+        (".", r"expected rows in UTF-8, found other bytes in .*/results\.jsonl; mend it"),
+    ):
+        ended = CliRunner().invoke(app, ["report", "--out", str(tmp_path / out)])
+        assert ended.exit_code == 2 and re.fullmatch(rf"draftwire: {said}.*\n", ended.stderr), ended.stderr
+
+
 def test_the_examples_prompts_are_cuts_of_its_others(pair: Pair) -> None:
     """Each the beginning of one of prompts.json, so that no two share a prefix in the cache."""
     found = read_prompts(default_prompts(str(pair.target)))
@@ -210,6 +310,10 @@ def test_loops() -> None:
     assert distinct_share([7] * 23) == 1 / 20
     assert distinct_share([1, 2] * 13) == 2 / 23
     assert looping_share([list(range(20)), [7] * 23, [1, 2] * 13, list(range(9))]) == 0.5
+    for period, share in ((17, 17 / 35), (18, 18 / 35)):
+        circle = [i % period for i in range(38)]
+        assert distinct_share(circle) == share
+        assert looping_share([circle]) == (share < 0.5), "48% of windows of source are the least, loops are below"
 
 
 def record(tok_s: float, **changes: Any) -> dict[str, Any]:
@@ -277,6 +381,31 @@ def test_no_ratio(tmp_path: Path, theirs: dict, fields: dict, said: str) -> None
     assert re.search(said, reason_against(baseline, drafted, LOAD))
     entry = measurement(drafted, LOAD, baseline)
     assert entry["refused"] and entry["speedup"] is entry["step_cost_ratio"] is entry["outputs_equal"] is None
+
+
+def test_a_drafts_longer_answers_have_no_ratio(tmp_path: Path) -> None:
+    baseline = measured(tmp_path, "baseline", [record(50.0, output_lens=[36] * 4)])
+    drafted = measured(tmp_path, "eagle3", [record(75.0)])
+    said = "expected outputs as long within 5%, found 36.0 and 40.0 tokens in eagle3 3/1/4"
+    assert reason_against(baseline, drafted, LOAD) == said
+
+
+@pytest.mark.parametrize("name", ["baseline", "eagle3"])
+def test_some_outputs_that_loop_are_enough(tmp_path: Path, name: str) -> None:
+    """A quarter in either arm; a tenth is borne."""
+    arms = {each: measured(tmp_path, each, [record(50.0)]) for each in ("baseline", "eagle3")}
+    whole, loop = list(range(40)), [3] * 40
+    for outputs, refused in (([loop, whole, whole, whole], True), ([loop, *[whole] * 9], False)):
+        arms[name].passes[LOAD] = arms[name].passes[LOAD]._replace(outputs=outputs)
+        said = reason_against(arms["baseline"], arms["eagle3"], LOAD)
+        assert bool(said) is refused and ("found 25% in " + name in said) is refused, said
+
+
+def test_outputs_are_compared_with_the_baselines_first_run(tmp_path: Path) -> None:
+    """Not with the arm's own, nor with a later run."""
+    baseline = measured(tmp_path, "baseline", [record(50.0), record(50.0, generated_texts=list("axyz"))])
+    drafted = measured(tmp_path, "eagle3", [record(75.0, generated_texts=list(t)) for t in ("axyz", "abyz")])
+    assert measurement(drafted, LOAD, baseline)["outputs_equal"] == 0.25
 
 
 @pytest.mark.parametrize("key", ["decode_cuda_graph_bs", "max_total_num_tokens", "disable_overlap_schedule"])

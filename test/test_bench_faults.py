@@ -233,6 +233,8 @@ def test_what_is_seen_before_a_server_starts(bench: FakeDeployment) -> None:
         (["--out", "serve.yaml"], "expected to add a row, found"),
         (["--concurrency", "one"], "expected numbers such as 1,4; found 'one' in --concurrency"),
         (["--prompts", "none.jsonl"], "expected prompts, found No such file or directory in none.jsonl"),
+        (["--", "--model-path", "./none"], "expected model-path of a directory, or a hub id such as org/name, found"),
+        (["--", "--speculative-num-steps", "0"], "expected speculative-num-steps of at least 1, found 0 in"),
     ):
         status, out, err = bench.run(*flags)
         assert (status, out) == (2, []) and err[-1].startswith(f"draftwire: {said}"), err

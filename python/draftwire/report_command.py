@@ -22,12 +22,23 @@ def report(
 
 
 def write(folder: Path) -> None:
-    """Charts first, then the report that names them; a chart that has no data any more is removed."""
+    """Charts first, then the report that names them; a chart that has no data any more is removed.
+
+    Raises BenchError, one line, on rows that cannot be read.
+    """
     from draftwire.bench.charts import draw_all
+    from draftwire.bench.refusals import BenchError
     from draftwire.bench.report import read_rows, write_report
 
     results = folder / "results.jsonl"
-    rows = read_rows(results.read_text(encoding="utf-8"), results)
+    try:
+        text = results.read_text(encoding="utf-8")
+    except OSError as failure:
+        found = failure.strerror or type(failure).__name__
+        raise BenchError("rows of draftwire bench", found, results, "name their folder with --out") from None
+    except UnicodeDecodeError:
+        raise BenchError("rows in UTF-8", "other bytes", results, "mend it") from None
+    rows = read_rows(text, results)
     files = draw_all(rows)
     charts = folder / "charts"
     if files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,9 @@ ARMS = ("baseline", "eagle3", "mtp")
 GRAPHS = ("cuda-graph-bs-decode", "cuda-graph-max-bs-decode", "cuda-graph-bs", "cuda-graph-max-bs",
           "cuda-graph-config")  # fmt: skip
 STEPS, TOPK, TOKENS = "speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens"
+LEAST = {STEPS: 1, TOPK: 1, TOKENS: 2}  # What a verification looks at: the last token and a draft.
+# The folder of a checkout into which targets are written: no organisation's name, also before it is there.
+BUILT = "build"
 # Keys of a separate draft, which DeepSeek's built-in head does not have.
 OF_A_DRAFT = (
     "speculative-draft-model-path", "speculative-draft-model-revision", "speculative-draft-model-quantization",
@@ -66,7 +70,12 @@ class Deployment:
         if ours := next((name for name in ("host", "port") if self.flags.sources.get(name) == COMMAND_LINE), None):
             raise BenchError(f"no --{ours} among the launch flags", f"--{ours}", COMMAND_LINE,
                              "the servers are local; name a port with bench's own --port")  # fmt: skip
-        _require_equal_limits(self.flags, file)
+        _require_target(self.target, self._where("model-path"))
+        _require_equal_limits(self.flags, file, self._where("max-running-requests"))
+
+    def _where(self, name: str) -> object:
+        """The file, or the command line, which goes before it."""
+        return COMMAND_LINE if self.flags.sources.get(name) == COMMAND_LINE else self.file
 
     @property
     def target(self) -> str:
@@ -127,19 +136,25 @@ class Deployment:
             table = self._table() if name == "eagle3" else self._with_built_in_head()
             if name == "eagle3" and self.flags.text("speculative-algorithm") != "EAGLE3":
                 found = self.flags.text("speculative-algorithm")
-                raise BenchError("speculative-algorithm EAGLE3", found, self.file, "leave eagle3 out of --arms")
+                raise BenchError("speculative-algorithm EAGLE3", found, self._where("speculative-algorithm"),
+                                 "correct it: the arm eagle3 is served by no other")  # fmt: skip
             arms += [self._speculative(name, table, number) for number in dict.fromkeys(steps) or [None]]
             if tree and name == "eagle3":
                 arms.append(_tree(table, *tree))
         return sorted(arms, key=lambda arm: arm.name != "baseline")
 
     def _speculative(self, name: str, table: dict[str, Any], steps: int | None) -> Arm:
-        said = {key: self.flags.number(key) for key in (STEPS, TOPK, TOKENS)}
-        if missing := [key for key, value in said.items() if value is None]:
-            raise BenchError(missing[0], "none", self.file, "write it: SGLang's own choice depends on the model")
-        topk, tokens = said[TOPK] or 1, said[TOKENS] or 1
+        said: dict[str, int] = {}
+        for key, least in LEAST.items():
+            number = self.flags.number(key)
+            if number is None:
+                raise BenchError(key, "none", self.file, "write it: SGLang's own choice depends on the model")
+            if number < least:
+                raise BenchError(f"{key} of at least {least}", number, self._where(key), "correct it")
+            said[key] = number
+        topk, tokens = said[TOPK], said[TOKENS]
         if steps is None:
-            steps = said[STEPS] or 1
+            steps = said[STEPS]
             tokens = steps + 1 if topk == 1 else tokens  # As SGLang sets it, with a warning.
             return Arm(name, table | {TOKENS: tokens}, steps, topk, tokens)
         tokens = steps + 1 if topk == 1 else min(tokens, nodes(topk, steps))
@@ -194,10 +209,33 @@ def _without_speculative(command_line: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _require_equal_limits(flags: Flags, file: Path) -> None:
+def _require_target(name: str, where: object) -> None:
+    """SGLang takes what is no directory for a hub id, and looks for it on the network once a server is started.
+
+    Raises BenchError where it can be none: a hub id is org/name, and org no folder here. URLs are left to SGLang.
+    """
+    if Path(name).is_dir() or "://" in name:
+        return
+    first = name.partition("/")[0]
+    hub = re.fullmatch(r"\w[\w.-]*/[\w.-]+", name, re.ASCII)
+    if hub and first != BUILT and not Path(first).is_dir():
+        return
+    remedy = "correct the path"
+    if not Path(name).is_absolute():
+        remedy = (
+            "correct it, make it if the file's comment says how, or run elsewhere: relative paths start at "
+            f"{Path.cwd()}, and those of draftwire's configs at the root of its checkout"
+        )
+    raise BenchError("model-path of a directory, or a hub id such as org/name", name, where, remedy)
+
+
+def _require_equal_limits(flags: Flags, file: Path, where: object) -> None:
     """Speculation sets 48 running requests and other graph sizes by default: an unfair comparison unless both say."""
-    if not flags.number("max-running-requests"):
+    limit = flags.number("max-running-requests")
+    if limit is None:
         raise BenchError("max-running-requests", "none", file, "write it: speculation alone would change it to 48")
+    if limit < 1:
+        raise BenchError("max-running-requests of at least 1", limit, where, "correct it")
     off = flags.said("disable-cuda-graph") or flags.text("cuda-graph-backend-decode") == "disabled"
     if not off and not any(flags.said(key) for key in GRAPHS):
         raise BenchError("cuda-graph-bs-decode or cuda-graph-max-bs-decode", "neither", file,

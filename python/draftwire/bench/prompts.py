@@ -64,12 +64,28 @@ def read_prompts(file: Path) -> Prompts:
 
 
 def _table(text: str) -> Any:
-    """One JSON value, or a list of one a line."""
+    """One JSON value, or a list of one a line. Raises ValueError, which names the file's line, and RecursionError."""
     try:
         whole = json.loads(text)
-    except ValueError:
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except ValueError as failure:
+        return _lines(text, failure)
     return [whole] if isinstance(whole, dict) and "prompts" not in whole else whole
+
+
+def _lines(text: str, whole: ValueError) -> list[Any]:
+    """`whole`: what is wrong with the text as one value, which it was meant to be where its first line is none."""
+    values: list[Any] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            values.append(json.loads(line))
+        except ValueError as failure:
+            if not values:
+                raise whole from None
+            column = f" column {failure.colno}" if isinstance(failure, json.JSONDecodeError) else ""
+            raise ValueError(f"{getattr(failure, 'msg', failure)}: line {number}{column}") from None
+    return values
 
 
 def _item(entry: Any, number: int, file: Path) -> Any:
