@@ -98,10 +98,30 @@ def test_launch_flags_reach_every_server(bench: FakeDeployment) -> None:
     assert all("--speculative-num-steps" not in line for line in commands), "it is in the file"
 
 
+AT_ONCE = {
+    "loop": (1, "found 100% in baseline"),
+    "answer_nothing": (2, "expected no failed requests, found 8 in eagle3 3/1/4: an answer without text"),
+}
+
+
+@pytest.mark.parametrize("fault", AT_ONCE)
+def test_what_leaves_no_ratio_ends_the_run_at_once(bench: FakeDeployment, fault: str) -> None:
+    """After the visit that shows it, not after the last one."""
+    servers, said = AT_ONCE[fault]
+    status, out, err = bench.run(fault=fault)
+    assert (status, out) == (1, []) and len(bench.commands.read_text().splitlines()) == servers
+    assert err[-1].startswith("draftwire: no ratio at 2 at once, length eos: expected") and said in err[-1]
+    assert err[-1].endswith("; nothing further was measured, and no row was written") and not bench.out.exists()
+
+
+def test_without_a_baseline_there_is_no_ratio_to_refuse(bench: FakeDeployment) -> None:
+    status, out, err = bench.run("--arms", "eagle3", fault="loop")
+    assert status == 0, err
+    assert all(entry["refused"] is None for entry in json.loads(out[-1])["measurements"])
+
+
 REFUSED = {
     "other_length": "expected outputs as long within 5%, found 39.5 and 34.6 tokens in eagle3 3/1/4",
-    "loop": "found 100% in baseline",
-    "answer_nothing": "expected no failed requests, found 16 in eagle3 3/1/4: an answer without text",
     "other_sampling": "expected the same sampling, found sampling_defaults model and openai in eagle3 3/1/4",
 }
 

@@ -173,7 +173,7 @@ def test_a_line_goes_through_its_points(points: list) -> None:
     "gains, said",
     [
         ([(1, 1.5), (4, 1.2), (32, 1.1)], "not within 1..32"),
-        ([(1, 2.0), (4, 0.5)], "at 2 (interpolated within 1..4)"),
+        ([(1, 2.0), (4, 0.5)], "at 2.0 (interpolated within 1..4)"),
         ([(32, 0.9), (16, 1.0), (1, 1.4)], "at 16 (interpolated within 1..32)"),
         ([(1, 0.9), (4, 1.2)], "does not pay at 1 already"),
         ([(1, 1.4)], "only 1 measured"),

@@ -103,6 +103,8 @@ def test_what_was_refused_and_what_missed_is_said() -> None:
     assert "No ratio at 1 at once, length eos: expected no failed requests, found 3" in write_report([bad])
     row = tune_row()
     assert "**outside**" in write_report([row]), "predicted 25% over what was measured, and 19% over its most"
+    assert "Fastest of those measured afterwards: at 1 at once" in write_report([row])
+    assert "Not checked: server ended" in write_report([tune_row(checked=[], check_failed="server ended")])
     assert "extrapolated" not in write_report([row])
     row["predictions"][0]["extrapolated"] = True
     assert "(extrapolated)" in write_report([row])
@@ -222,6 +224,7 @@ def test_what_a_reader_must_know_of_a_row() -> None:
 
 def test_a_measured_tree_is_said() -> None:
     measured = {"accept_length": 3.5, "tok_s": 80.0, "tok_s_min": 79.0, "tok_s_max": 81.0, "chain_tok_s": 86.0}
+    measured["speedup"] = 1.6
     row = tune_row()
     report = write_report([row | {"tree": row["tree"] | {"measured": measured}}])
     assert "Measured, it accepts 3.50 and makes 80.0 (79.0 to 81.0) tok/s; the chain beside it 86.0." in report

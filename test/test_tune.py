@@ -32,6 +32,8 @@ class Bench(SimpleNamespace):
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     write_launch_file(tmp_path, prompts=200, limit=32)
+    (tmp_path / "target").mkdir()
+    monkeypatch.chdir(tmp_path)
     made = Bench(folder=tmp_path, asked=[], options=[], slower=1.0)
 
     def run(file: Path, options, progress) -> dict:
@@ -69,9 +71,11 @@ def test_measures_two_counts_then_the_best_three(bench: Bench) -> None:
 
 def test_what_was_measured_slower_is_said_to_be_outside(bench: Bench) -> None:
     bench.slower = 0.7
-    done = bench.tune("--at", "32", "--check", "1")
-    assert done.exit_code == 0 and bench.asked[1] == [max(range(1, 6), key=lambda k: speed(32, k))]
-    assert done.stdout.count("outside") == 3 and not any(m["within"] for m in bench.rows[0]["checked"])
+    done = bench.tune("--at", "32", "--check", "2")
+    assert done.exit_code == 0 and bench.asked[1] == [1, 2]
+    (checked,) = [row["checked"] for row in bench.rows]
+    assert done.stdout.count("outside") == 3 and done.stdout.count("measured twice") == 3, "1 step is no prediction"
+    assert not any(m["within"] for m in checked) and all(m["within_rebased"] for m in checked if m["steps"] == 2)
     assert bench.rows[0]["at"] == 32
 
 
@@ -90,6 +94,24 @@ def test_the_row_that_the_guide_predicts_from() -> None:
     done = CliRunner().invoke(app, ["tune", str(results), "--row"])
     assert done.exit_code == 0, done.stderr
     assert "of draftwire bench configs/tiny-cpu.yaml" in done.stdout and "the other counts predict" in done.stdout
+
+
+def test_a_file_of_tunes_own_rows_and_none(bench: Bench) -> None:
+    """The last row of bench goes first, whatever came after it."""
+    assert bench.tune().exit_code == 0
+    results = bench.folder / "results.jsonl"
+    done = CliRunner().invoke(app, ["tune", str(results), "--row"])
+    assert done.exit_code == 0 and "of draftwire bench a.yaml, 2026-11-30" in done.stdout, done.stderr
+    made = bench_row(2, 3, command="the older"), bench_row(1, 4, command="the newer"), bench.rows[0]
+    results.write_text("".join(json.dumps(row) + "\n" for row in made))
+    assert "of the newer, " in CliRunner().invoke(app, ["tune", str(results), "--row"]).stdout
+    done = CliRunner().invoke(app, ["tune", str(bench.folder / "none"), "--row"])
+    assert done.exit_code == 2 and "found No such file or directory in" in done.stderr and "--steps 1,5" in done.stderr
+
+
+def test_a_tree_in_the_launch_flags_is_refused_where_it_was_said(bench: Bench) -> None:
+    done = bench.tune("--", "--speculative-eagle-topk", "2", "--speculative-num-draft-tokens", "8")
+    assert done.exit_code == 2 and "found 2 in the command line" in done.stderr and not bench.asked
 
 
 def test_launch_flags_and_the_concurrency_tuned_for(bench: Bench) -> None:

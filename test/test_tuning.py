@@ -7,7 +7,7 @@ from bench_rows import OUTPUT, PREFILL, TOKEN, measured, row, speed
 
 from draftwire.bench.checked import compare, repeated
 from draftwire.bench.refusals import BenchError
-from draftwire.bench.sentences import best_line
+from draftwire.bench.sentences import best_line, fastest_line, repeated_line
 from draftwire.bench.tuning import Study
 
 
@@ -82,8 +82,8 @@ def test_measured_beside_predicted(study: Study) -> None:
     assert not found[1, 3]["within"] and found[1, 3]["off"] == pytest.approx(1 / 1.5 - 1, abs=0.001)
 
 
-def test_a_machine_that_changed_between_the_runs_is_taken_out(study: Study) -> None:
-    """Everything a tenth slower in the second run, but for the baseline, which is not: the draft's count says it."""
+def test_servers_with_a_draft_that_changed_between_the_runs_are_rebased(study: Study) -> None:
+    """All of them a fifth slower in the second run, the baseline not: the count that both measured says it."""
     first, checked = study.run["measurements"], measured(2, 3, 5)
     for one in checked:
         if one["steps"]:
@@ -95,7 +95,7 @@ def test_a_machine_that_changed_between_the_runs_is_taken_out(study: Study) -> N
         for k in (2, 3):
             one = found[b, k]
             assert one["off"] == pytest.approx(1 / 0.8 - 1, abs=0.001) and not one["within"]
-            assert one["rebased_by"] == 5 and abs(one["off_rebased"]) < 0.001
+            assert one["rebased_by"] == 5 and abs(one["off_rebased"]) < 0.001 and one["within_rebased"]
             assert one["rebased"] == pytest.approx(one["tok_s"], rel=0.001)
     assert repeated(first, checked)[:2] == [
         {"concurrency": 1, "steps": None, "before": speed(1, 0), "after": speed(1, 0)},
@@ -107,8 +107,41 @@ def test_where_no_count_is_in_both_runs_the_baseline_says_it(study: Study) -> No
     checked = measured(2, 3)
     for one in checked:
         one |= {key: one[key] * 1.25 for key in ("tok_s", "tok_s_min", "tok_s_max")}
-    for one in compare(study.findings()["predictions"], checked, study.run["measurements"]):
+    found = compare(study.findings()["predictions"], checked, study.run["measurements"])
+    for one in found:
         assert one["rebased_by"] == 0 and abs(one["off_rebased"]) < 0.001 and not one["within"]
+    said = repeated_line({"checked": found, "repeated": repeated(study.run["measurements"], checked)})
+    assert said.endswith("Rebased: the prediction, were it changed as the server without a draft.")
+    for one in checked:
+        if one["steps"] == 3:
+            one |= {key: one[key] * 2 for key in ("tok_s", "tok_s_min", "tok_s_max")}
+    found = compare(study.findings()["predictions"], checked, study.run["measurements"])
+    assert {one["within_rebased"] for one in found if one["steps"] == 3} == {False}
+
+
+def test_nothing_is_said_to_be_rebased_where_all_was_measured_before() -> None:
+    first = measured(1, 2)
+    found = {"checked": compare(Study(row(*first), 2).findings()["predictions"], first, first)}
+    said = repeated_line(found | {"repeated": repeated(first, first)})
+    assert f"2 steps {speed(1, 2):,.1f} and {speed(1, 2):,.1f}" in said
+    assert "Rebased" not in said and repeated_line(found) == ""
+
+
+def test_the_fastest_that_was_measured(study: Study) -> None:
+    """Of the chains checked, the server without a draft and a tree."""
+    checked = measured(2, 3)
+    found = study.findings() | {"checked": compare(study.findings()["predictions"], checked)}
+    found["repeated"] = repeated(study.run["measurements"], checked)
+    said = fastest_line(found)
+    assert "at 1 at once 3 steps, 1." in said and f"at 32 at once no draft ({speed(32, 0):,.1f} tok/s)" in said
+    found["tree"] |= {"measured": {"tok_s": 999.0, "speedup": 9.0}}
+    assert "at 1 at once a tree of 2 with 5 steps, 9.00x (999.0 tok/s)" in fastest_line(found)
+
+
+def test_a_best_that_loses_is_said_to_lose() -> None:
+    slow = {"concurrency": 4, "steps": 3, "speedup": 0.79}
+    said = best_line({"predictions": [slow, slow | {"steps": 5}], "best": [slow]})
+    assert said == "Fastest by prediction: at 4 at once 3 steps, 0.79x, slower than without a draft."
 
 
 def test_the_nearest_count_says_it() -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from draftwire.bench.run import Options
 
+TOPK_FLAG = "speculative-eagle-topk"
+
 
 def tune(
     context: typer.Context,
@@ -70,7 +72,9 @@ def tune(
 
 
 def predict_row(file: Path, most: int, at: int) -> None:
-    """Of the last row of a results.jsonl that carries a prediction; prints, and adds nothing."""
+    """Of the last row of bench in a results.jsonl that carries a prediction, else of the last of tune; prints, and adds
+    nothing.
+    """
     from rich.console import Console
 
     from draftwire.bench.refusals import BenchError
@@ -78,11 +82,16 @@ def predict_row(file: Path, most: int, at: int) -> None:
     from draftwire.bench.study_table import say, say_line
     from draftwire.bench.tuning import Study, carries_prediction
 
-    known = read_rows(file.read_text(encoding="utf-8"), file)
-    found = next((one for one in reversed(known) if one["benchmark"] == "bench" and carries_prediction(one)), None)
-    if found is None:
-        raise BenchError("a row of draftwire bench with a baseline and two step counts", "none", file,
-                         "name a results.jsonl that holds one")  # fmt: skip
+    remedy = "name a results.jsonl that holds one: draftwire bench FILE --steps 1,5 adds it"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        found = getattr(failure, "strerror", None) or "no UTF-8"
+        raise BenchError("rows of draftwire bench", found, file, remedy) from None
+    fit = [one for one in read_rows(text, file) if one["benchmark"] in ("bench", "tune") and carries_prediction(one)]
+    if not fit:
+        raise BenchError("a row with a baseline and two step counts", "none", file, remedy)
+    found = max(reversed(fit), key=lambda one: one["benchmark"] == "bench")
     study = Study(found, most, at)
     say_line(Console(), f"of {found['command']}, {found['date']}")
     say(study, Console())
@@ -110,8 +119,9 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
 
     out, progress = out or Console(), progress or Console(stderr=True)
     deployment, _, plan = prepare(file, options)
-    if (topk := deployment.flags.number("speculative-eagle-topk")) != 1:
-        raise BenchError("speculative-eagle-topk 1", topk, file, "tune a chain: what a tree accepts is not predicted")
+    if (topk := deployment.flags.number(TOPK_FLAG)) != 1:
+        remedy = "tune a chain: what a tree accepts is not predicted"
+        raise BenchError(f"{TOPK_FLAG} 1", topk, deployment.where(TOPK_FLAG), remedy)
     users = [load.concurrency for load in plan.loads]
     options = replace(options, concurrency=users)
     if at and at not in users:
@@ -129,7 +139,15 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
     best = sorted(p.steps for p in study.best(check))
     if best:
         branched = (TOPK, row["tree"]["steps"]) if tree else None
-        again = comparable_row(file, replace(options, steps=best, tree=branched), progress)["measurements"]
+        try:
+            again = comparable_row(file, replace(options, steps=best, tree=branched), progress)["measurements"]
+        except BaseException as failure:
+            # Ctrl-C too: what was measured until then is a whole row, as --check 0 would have written it.
+            row["check_failed"] = str(failure) or "interrupted"
+            publish(
+                row, options.out, lambda: say_line(progress, f"kept without its check: {options.out}/results.jsonl")
+            )
+            raise
         row["checked"] = compare(row["predictions"], again, first["measurements"])
         row["repeated"] = repeated(first["measurements"], again)
         row["tree"]["measured"] = compare_tree(row["tree"], again, row["at"])

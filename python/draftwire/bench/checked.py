@@ -2,8 +2,9 @@
 
 Two runs are minutes apart, and a shared machine changes in between. What both measured, the baseline and the best
 among the counts that the first run served, says by how much: a prediction is held against what was measured as it is
-(`off`, `within`), and again as it would have been at the second run's speed (`rebased`, `off_rebased`). The first is
-what a user gets; the second is what the model of `prediction` is answerable for.
+(`off`, `within`), and again as it would have been at the second run's speed (`rebased`, `off_rebased`,
+`within_rebased`). The first is what a user gets; the second is as good as what it is rebased by: a change of the whole
+machine is taken out, one that hits a single server is not.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def compare(
     """Measured EAGLE-3 entries beside the predictions of a row that was made of the entries `before`.
 
     off: predicted over measured less 1. within: whether that is at most a tenth or inside what was measured from least
-    to most. rebased, off_rebased: the same at this run's speed, by the nearest number of steps in both runs at this
-    concurrency, else by the baseline (`rebased_by`: its steps, 0 the baseline); None for a count that is in both, which
-    nothing predicts, and where neither is. accept_length is 1 + c_1 + ..., as predicted; an output's last step, cut
-    short, does not count in it.
+    to most. rebased, off_rebased, within_rebased: the same at this run's speed, by the nearest number of steps in both
+    runs at this concurrency, else by the baseline (`rebased_by`: its steps, 0 the baseline); None for a count that is
+    in both, which nothing predicts, and where neither is. accept_length is 1 + c_1 + ..., as predicted; an output's
+    last step, cut short, does not count in it.
     """
     speeds = {(p["concurrency"], p["steps"]): p["tok_s"] for p in predictions}
     both = repeated(before, measured)
@@ -68,10 +69,12 @@ def compare_tree(tree: Entry, measured: Sequence[Entry], concurrency: int) -> di
 def _rebased(predicted: float, m: Entry, both: Sequence[Entry]) -> dict[str, Any]:
     here = [one for one in both if one["concurrency"] == m["concurrency"]]
     if not here or m["steps"] in {one["steps"] for one in here}:
-        return {"rebased": None, "rebased_by": None, "off_rebased": None}
+        return {"rebased": None, "rebased_by": None, "off_rebased": None, "within_rebased": None}
     by = min(here, key=lambda one: (not one["steps"], abs((one["steps"] or 0) - m["steps"])))
     speed = predicted * by["after"] / by["before"]
-    return {"rebased": round(speed, 2), "rebased_by": by["steps"] or 0, "off_rebased": _off(speed, m)}
+    within = is_within(speed, m["tok_s"], m["tok_s_min"], m["tok_s_max"])
+    return {"rebased": round(speed, 2), "rebased_by": by["steps"] or 0, "off_rebased": _off(speed, m),
+            "within_rebased": within}  # fmt: skip
 
 
 def _off(speed: float, m: Entry) -> float:

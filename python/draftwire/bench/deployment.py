@@ -70,10 +70,10 @@ class Deployment:
         if ours := next((name for name in ("host", "port") if self.flags.sources.get(name) == COMMAND_LINE), None):
             raise BenchError(f"no --{ours} among the launch flags", f"--{ours}", COMMAND_LINE,
                              "the servers are local; name a port with bench's own --port")  # fmt: skip
-        _require_target(self.target, self._where("model-path"))
-        _require_equal_limits(self.flags, file, self._where("max-running-requests"))
+        _require_target(self.target, self.where("model-path"))
+        _require_equal_limits(self.flags, file, self.where("max-running-requests"))
 
-    def _where(self, name: str) -> object:
+    def where(self, name: str) -> object:
         """The file, or the command line, which goes before it."""
         return COMMAND_LINE if self.flags.sources.get(name) == COMMAND_LINE else self.file
 
@@ -136,7 +136,7 @@ class Deployment:
             table = self._table() if name == "eagle3" else self._with_built_in_head()
             if name == "eagle3" and self.flags.text("speculative-algorithm") != "EAGLE3":
                 found = self.flags.text("speculative-algorithm")
-                raise BenchError("speculative-algorithm EAGLE3", found, self._where("speculative-algorithm"),
+                raise BenchError("speculative-algorithm EAGLE3", found, self.where("speculative-algorithm"),
                                  "correct it: the arm eagle3 is served by no other")  # fmt: skip
             arms += [self._speculative(name, table, number) for number in dict.fromkeys(steps) or [None]]
             if tree and name == "eagle3":
@@ -150,7 +150,7 @@ class Deployment:
             if number is None:
                 raise BenchError(key, "none", self.file, "write it: SGLang's own choice depends on the model")
             if number < least:
-                raise BenchError(f"{key} of at least {least}", number, self._where(key), "correct it")
+                raise BenchError(f"{key} of at least {least}", number, self.where(key), "correct it")
             said[key] = number
         topk, tokens = said[TOPK], said[TOKENS]
         if steps is None:

@@ -193,7 +193,8 @@ class Crossover(NamedTuple):
             return f"does not pay at {self.first} already"
         if self.concurrency is None:
             return f"not within {self.first}..{self.last}" if self.first < self.last else f"only {self.first} measured"
-        return f"at {self.concurrency:.0f} (interpolated within {self.first}..{self.last})"
+        shown = f"{self.concurrency:.0f}" if self.concurrency >= 10 else f"{self.concurrency:.1f}"
+        return f"at {shown} (interpolated within {self.first}..{self.last})"
 
 
 def find_crossover(gains: Iterable[tuple[int, float]]) -> Crossover:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from draftwire.bench.client import Load
 from draftwire.bench.loops import FLOOR, MOST, N, looping_share
-from draftwire.bench.refusals import BenchError
-from draftwire.bench.schedule import Measured
+from draftwire.bench.refusals import BenchError, RatioRefused
+
+if TYPE_CHECKING:
+    from draftwire.bench.schedule import Measured
 
 LENGTH_DIFFERENCE = 0.05
 SAMPLING = ("sampling_defaults", "preferred_sampling_params")
@@ -38,9 +41,8 @@ def differences(baseline: Measured, other: Measured) -> dict[str, list]:
 def reason_against(baseline: Measured, other: Measured, load: Load) -> str:
     """One line why there is no ratio for that load; empty where there is one."""
     for one in (baseline, other):
-        if failed := sum(run.failed for run in one.runs[load]):
-            error = next((run.error for run in one.runs[load] if run.error), "answers are missing")
-            return f"expected no failed requests, found {failed} in {one.arm.label}: {error}"
+        if reason := failure_of(one, load):
+            return reason
     # As upstream's client counts them and as each server does: its tokenizer and template may be others.
     first = baseline.runs[load][0].tokens_in
     if (
@@ -55,11 +57,32 @@ def reason_against(baseline: Measured, other: Measured, load: Load) -> str:
     mine, theirs = (fmean(fmean(run.tokens_out) for run in one.runs[load]) for one in (baseline, other))
     if abs(mine - theirs) > LENGTH_DIFFERENCE * mine:
         return f"expected outputs as long within 5%, found {mine:.1f} and {theirs:.1f} tokens in {other.arm.label}"
-    for one in (baseline, other):
-        looping = looping_share(one.passes[load].outputs)
-        if looping > MOST:
-            return (
-                f"expected at most {MOST:.0%} of outputs to loop (under {FLOOR:.0%} of their {N}-grams distinct), "
-                f"found {looping:.0%} in {one.arm.label}; a draft guesses loops: give other prompts or fewer --tokens"
-            )
-    return ""
+    return loops_of(baseline, load) or loops_of(other, load)
+
+
+def failure_of(one: Measured, load: Load) -> str:
+    """That some of an arm's requests have failed, in one line; empty where none has."""
+    failed = sum(run.failed for run in one.runs[load])
+    error = next((run.error for run in one.runs[load] if run.error), "answers are missing")
+    return f"expected no failed requests, found {failed} in {one.arm.label}: {error}" if failed else ""
+
+
+def loops_of(one: Measured, load: Load) -> str:
+    """That too many of an arm's outputs loop, in one line; empty where they do not."""
+    looping = looping_share(one.passes[load].outputs)
+    if looping <= MOST:
+        return ""
+    return (
+        f"expected at most {MOST:.0%} of outputs to loop (under {FLOOR:.0%} of their {N}-grams distinct), "
+        f"found {looping:.0%} in {one.arm.label}; a draft guesses loops: give other prompts or fewer --tokens"
+    )
+
+
+def refuse_early(arms: Sequence[Measured], load: Load) -> None:
+    """Raises RatioRefused where what an arm has shown so far leaves it without a ratio whatever is measured next."""
+    if not any(one.arm.name == "baseline" for one in arms):
+        return
+    for one in arms:
+        if load in one.runs and (reason := failure_of(one, load) or loops_of(one, load)):
+            where = f"at {load.concurrency} at once, length eos"
+            raise RatioRefused(f"no ratio {where}: {reason}; nothing further was measured, and no row was written")

@@ -8,7 +8,16 @@ from typing import Any
 
 from draftwire.bench.panels import MOST, Row, grouped, is_chain, name_of
 from draftwire.bench.refusals import BenchError
-from draftwire.bench.sentences import best_line, notes_of, repeated_line, say_speed, stop_line, tree_line
+from draftwire.bench.sentences import (
+    best_line,
+    fastest_line,
+    notes_of,
+    repeated_line,
+    say_rebased,
+    say_speed,
+    stop_line,
+    tree_line,
+)
 
 COMMAND = "python -m draftwire report"
 CHARTS = {
@@ -163,13 +172,15 @@ def _tune(row: Row) -> list[str]:
         found = ["", "", "", "", ""]
         if m:
             verdict = ", measured twice" if key in served else "" if m["within"] else " **outside**"
-            rebased = "" if m.get("off_rebased") is None else f"{m['off_rebased']:+.1%}"
+            rebased = say_rebased(m).replace("outside", "**outside**")
             off = f"{m['off']:+.1%}{verdict}"
             found = [say_speed(m), _two(m["accept_length"]), _times(m["speedup"]), off, rebased]
         cells.append([str(p["concurrency"]), str(p["steps"]), say_speed(p) + mark, _two(p["accept_length"]),
                       _times(p["speedup"]), *found])  # fmt: skip
-    changed = repeated_line(row.get("repeated", ()))
-    lines += [*_table(heads, cells), "", *([changed, ""] if changed else []), "Milliseconds of a step:", ""]
+    after = [repeated_line(row), fastest_line(row) if row["checked"] else ""]
+    after += [f"Not checked: {row['check_failed']}"] if row.get("check_failed") else []
+    lines += [*_table(heads, cells), "", *(line for said in after if said for line in (said, ""))]
+    lines += ["Milliseconds of a step:", ""]
     parts = ("at once", "plain", "one more draft step and token", "verify", "draft", "rest")
     costs = []
     for c in row["costs"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from draftwire.bench.ratios import differences, require_honest_acceptance
 from draftwire.bench.refusals import BenchError, RatioRefused
 from draftwire.bench.schedule import Measured, Plan, measure
 from draftwire.bench.sentences import notes_of
+from draftwire.bench.stages import GUESSES
 from draftwire.bench.table import LEGEND, table_of
 from draftwire.demo import kept_on_failure
 
@@ -33,8 +34,8 @@ CONCURRENCY = (1, 8, 32)
 class Options:
     """The command's, beside the file. concurrency: none takes those of CONCURRENCY that the file serves and there are
     prompts for. requests, tokens: 0 takes the default. timeout: seconds of a stage. flags: launch flags of every
-    server. tree: topk and steps of one more EAGLE-3 arm. batches: concurrencies of the baseline alone. later: kinds of
-    stages after this run, for the time left.
+    server. tree: topk and steps of one more EAGLE-3 arm. batches: concurrencies of the baseline alone. For the time
+    left: later, kinds of stages after this run; seconds, what each kind was seen to last, shared with a run after it.
     """
 
     arms: Sequence[str] = ("baseline", "eagle3")
@@ -53,6 +54,7 @@ class Options:
     tree: tuple[int, int] | None = None
     batches: Sequence[int] = ()
     later: Sequence[str] = ()
+    seconds: dict[str, float] = field(default_factory=lambda: dict(GUESSES))
 
 
 def prepare(file: Path, options: Options) -> tuple[Deployment, Prompts, Plan]:
@@ -76,11 +78,9 @@ def prepare(file: Path, options: Options) -> tuple[Deployment, Prompts, Plan]:
     fixed = [load._replace(fixed=True) for load in loads]
     batches = [_load(users, options, prompts) for users in options.batches if users <= most]
     batches = [load for load in batches if load not in loads]
-    return (
-        deployment,
-        prompts,
-        Plan(arms, loads, fixed, options.rounds, options.timeout, options.port, batches, options.later),
-    )
+    plan = Plan(arms, loads, fixed, options.rounds, options.timeout, options.port, batches, options.later,
+                options.seconds)  # fmt: skip
+    return deployment, prompts, plan
 
 
 def _load(users: int, options: Options, prompts: Prompts) -> Load:

@@ -12,20 +12,20 @@ from rich.console import Console
 
 from draftwire.bench.client import Client, Load, Run
 from draftwire.bench.deployment import Arm, Deployment
-from draftwire.bench.stages import Stages
+from draftwire.bench.ratios import refuse_early
+from draftwire.bench.stages import GUESSES, Stages
 from draftwire.bench.warmup import Pass, probe, warm
 from draftwire.server import Server
 
 SET = "requests.jsonl"
-GUESSES = {"start": 40.0, "warm": 5.0, "probe": 15.0, "run": 15.0}
 
 
 class Plan(NamedTuple):
     """`loads`: to measure in every visit of an arm. `fixed`: once an arm, in its second visit, or none. `rounds`: runs
     of each load a visit. `batches`: further loads of the baseline alone.
 
-    `timeout`: seconds that any stage may last. `port`: 0 takes a free one for each server. `later`: kinds of stages
-    that follow on this plan, for the time left.
+    `timeout`: seconds that any stage may last. `port`: 0 takes a free one for each server. For the time left: `later`,
+    kinds of stages that follow on this plan; `seconds`, what each kind lasts, brought up to date as they end.
     """
 
     arms: Sequence[Arm]
@@ -36,6 +36,7 @@ class Plan(NamedTuple):
     port: int = 0
     batches: Sequence[Load] = ()
     later: Sequence[str] = ()
+    seconds: dict[str, float] | None = None
 
     def visits(self) -> Iterator[tuple[Arm, bool]]:
         """Arm, and whether it is its first visit: A B C C B A. Each is a server of its own, since the same command
@@ -80,8 +81,10 @@ class Measured:
 
 
 def measure(plan: Plan, deployment: Deployment, prompts: list[Any], folder: Path, console: Console) -> list[Measured]:
-    """Every arm of the plan, in the plan's order. Raises ServerError or BenchError, one line, and leaves no process."""
-    stages = Stages(list(plan.stages()), GUESSES, console, plan.later)
+    """Every arm of the plan, in the plan's order. Raises ServerError or BenchError, one line, and leaves no process;
+    RatioRefused as soon as an arm has failed requests or outputs that loop.
+    """
+    stages = Stages(list(plan.stages()), plan.seconds or dict(GUESSES), console, plan.later)
     measured = {arm.label: Measured(arm) for arm in plan.arms}
     with Client(folder, deployment.tokenizer, deployment.target) as client:
         # What needs a tokenizer is refused before a server is started; the rest is written while the first one starts.
@@ -96,6 +99,8 @@ def measure(plan: Plan, deployment: Deployment, prompts: list[Any], folder: Path
                     texts = texts or client.render(prompts, SET, plan.timeout)
                 same = not first and all(one.is_cut(plan.loads) for one in measured.values())
                 Visit(plan, server, client, texts, stages, measured[arm.label]).run(first, same)
+            for load in plan.loads:
+                refuse_early(list(measured.values()), load)
     return list(measured.values())
 
 

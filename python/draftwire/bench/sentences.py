@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from draftwire.bench.panels import Row, shares_a_server
-from draftwire.bench.prediction import MOST_STEPS
+from draftwire.bench.prediction import MOST_STEPS, is_within
 
 
 def notes_of(row: Row) -> list[str]:
@@ -24,7 +24,11 @@ def notes_of(row: Row) -> list[str]:
 
 def best_line(row: Row) -> str:
     """The fastest at each concurrency, and whether more steps than were predicted might be faster still."""
-    each = [f"at {p['concurrency']} at once {_steps(p['steps'])}, {p['speedup']:.2f}x" for p in row["best"]]
+    each = [
+        f"at {p['concurrency']} at once {_steps(p['steps'])}, {p['speedup']:.2f}x"
+        + ("" if p["speedup"] >= 1 else ", slower than without a draft")
+        for p in row["best"]
+    ]
     most = max(p["steps"] for p in row["predictions"])
     users = next((p["concurrency"] for p in row["best"] if p["steps"] == most), None)
     more = min(2 * most, MOST_STEPS)
@@ -57,24 +61,47 @@ def tree_line(tree: Mapping[str, Any]) -> str:
     )
 
 
-def repeated_line(both: Sequence[Mapping[str, Any]]) -> str:
-    """What two runs measured alike: how much the machine changed between them. "" where there is nothing."""
-    each = []
+def repeated_line(row: Row) -> str:
+    """What two runs measured alike, and by what of it the predictions were rebased; "" where there is nothing."""
+    both, each = row.get("repeated", ()), []
     for b in dict.fromkeys(one["concurrency"] for one in both):
         here = [one for one in both if one["concurrency"] == b]
         pairs = [f"{_arm(one['steps'])} {one['before']:,.1f} and {one['after']:,.1f}" for one in here]
         each.append(f"at {b} at once {', '.join(pairs)}")
     if not each:
         return ""
-    return (
-        f"Measured by both runs, tok/s before and after: {'; '.join(each)}. Rebased: the prediction with that "
-        "change of the machine taken out, by the nearest number of steps of both."
-    )
+    used = {m["rebased_by"] for m in row["checked"]} - {None}
+    by = "the server without a draft" if used == {0} else "the nearest number of steps that both measured"
+    rebased = f" Rebased: the prediction, were it changed as {by}." if used else ""
+    return f"Measured by both runs, tok/s before and after: {'; '.join(each)}.{rebased}"
+
+
+def fastest_line(row: Row) -> str:
+    """The fastest that the check measured at each concurrency, the server without a draft and a tree among them."""
+    found: dict[int, list[tuple[float, str]]] = {}
+    for m in row["checked"]:
+        found.setdefault(m["concurrency"], []).append((m["tok_s"], f"{_steps(m['steps'])}, {m['speedup']:.2f}x"))
+    for one in row.get("repeated", ()):
+        if one["steps"] is None and one["concurrency"] in found:
+            found[one["concurrency"]].append((one["after"], "no draft"))
+    if tree := row["tree"].get("measured"):
+        said = f"a tree of {row['tree']['topk']} with {_steps(row['tree']['steps'])}, {tree['speedup']:.2f}x"
+        found[row["at"]].append((tree["tok_s"], said))
+    each = [f"at {b} at once {max(found[b])[1]} ({max(found[b])[0]:,.1f} tok/s)" for b in sorted(found)]
+    return f"Fastest of those measured afterwards: {'; '.join(each)}."
 
 
 def say_speed(e: Mapping[str, Any]) -> str:
     """Tokens a second: median, least and most."""
     return f"{e['tok_s']:,.1f} ({e['tok_s_min']:,.1f} to {e['tok_s_max']:,.1f})"
+
+
+def say_rebased(m: Mapping[str, Any]) -> str:
+    """A checked count's `off_rebased`, and whether it is outside; "" where it was not rebased."""
+    if m.get("rebased") is None:
+        return ""
+    within = is_within(m["rebased"], m["tok_s"], m["tok_s_min"], m["tok_s_max"])
+    return f"{m['off_rebased']:+.1%}{'' if within else ' outside'}"
 
 
 def _arm(steps: int | None) -> str:

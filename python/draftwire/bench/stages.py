@@ -9,17 +9,20 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.status import Status
 
+GUESSES = {"start": 40.0, "warm": 5.0, "probe": 15.0, "run": 15.0}
+
 
 class Stages:
     """Planned stages by kind, in order. A kind's next stage is taken to last as long as its last one did.
 
-    guesses: seconds of a kind before one has been seen. later: kinds of stages that follow on the plan.
+    seconds: of a kind before one has been seen, a guess; written to as stages end. later: kinds of stages that follow
+    on the plan.
     """
 
     def __init__(
-        self, plan: list[tuple[str, str]], guesses: dict[str, float], console: Console, later: Sequence[str] = ()
+        self, plan: list[tuple[str, str]], seconds: dict[str, float], console: Console, later: Sequence[str] = ()
     ):
-        self.plan, self.seconds, self.console, self.later = plan, dict(guesses), console, later
+        self.plan, self.seconds, self.console, self.later = plan, seconds, console, later
         self.at = 0
         self.start = 0.0
         self.status: Status | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from draftwire.bench.sentences import best_line, repeated_line, stop_line, tree_line
+from draftwire.bench.sentences import best_line, fastest_line, repeated_line, say_rebased, stop_line, tree_line
 from draftwire.bench.tuning import Study
 
 
@@ -42,14 +42,17 @@ def say_checked(row: dict[str, Any], out: Console) -> None:
     table = Table(caption="off: predicted over measured; ok: within a tenth or the runs' least and most", box=None)
     for heading in ("at once", "steps", "predicted", "measured", "spread", "off", "", "rebased"):
         table.add_column(heading, justify="right", no_wrap=True)
+    known = {(m["concurrency"], m["steps"]) for m in row["measurements"]}
     for m in row["checked"]:
         spread = f"{m['tok_s_min']:.1f}-{m['tok_s_max']:.1f}"
-        verdict = "ok" if m["within"] else "outside"
-        rebased = "" if m["off_rebased"] is None else f"{m['off_rebased']:+.1%}"
+        twice = (m["concurrency"], m["steps"]) in known
+        verdict = "measured twice" if twice else "ok" if m["within"] else "outside"
         table.add_row(str(m["concurrency"]), str(m["steps"]), f"{m['predicted']:.1f}", f"{m['tok_s']:.1f}", spread,
-                      f"{m['off']:+.1%}", verdict, rebased)  # fmt: skip
+                      f"{m['off']:+.1%}", verdict, say_rebased(m))  # fmt: skip
     out.print(table)
-    say_line(out, repeated_line(row["repeated"]))
+    if row["repeated"]:
+        say_line(out, repeated_line(row))
+    say_line(out, fastest_line(row))
 
 
 def say_line(out: Console, text: str) -> None:
