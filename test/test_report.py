@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from draftwire import report_command
-from draftwire.bench.charts import draw_all, spread, wrapped
+from draftwire.bench.chart_titles import wrapped
+from draftwire.bench.charts import draw_all, spread
 from draftwire.bench.checked import compare, repeated
 from draftwire.bench.panels import acceptance_panels, prediction_panels, speed_panels
 from draftwire.bench.refusals import BenchError

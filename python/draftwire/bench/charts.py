@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from draftwire.bench.chart_files import compact, with_text
+from draftwire.bench.chart_titles import write_title
 from draftwire.bench.panels import MOST, Panel, Row, Series, acceptance_panels, prediction_panels, speed_panels
 
 # Okabe and Ito's, told apart by all kinds of colour vision and in grey.
@@ -17,7 +18,6 @@ BLUES = ("#3d97d3", "#1f83c4", "#0072b2", "#00517f", "#002a43")
 INK, FAINT = "#222222", "#d9d9d9"
 COLUMNS = 2
 GAP = 11.5  # Points between the names of lines.
-LINES = 2  # At most, of a title, of what is under it and of its flags.
 DPI = 84  # Of the PNG, and of the text by which both are laid out.
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "draftwire", "font.family": "DejaVu Sans", "font.size": 9,
@@ -102,81 +102,17 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
             axes.set_axis_off()
         figure.draw_without_rendering()
         for axes, panel in zip(grid, panels, strict=False):
-            _write_title(axes, panel)
+            write_title(axes, panel)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         for axes in grid[: len(panels)]:
             _part_names(axes)
         vector, raster = io.BytesIO(), io.BytesIO()
         figure.savefig(vector, format="svg")
-        svg = _compact(vector.getvalue())
+        svg = compact(vector.getvalue())
         figure.savefig(raster, format="png", dpi=DPI, metadata={"Software": None})
         image = Image.open(raster).convert("RGB").quantize(32, dither=Image.Dither.NONE)
-    return svg, _with_text(image, hashlib.sha256(svg).hexdigest())
-
-
-def wrapped(text: str, fits: Callable[[str], bool], most: int) -> list[str]:
-    """At most so many lines that fit, broken after commas and before flags; what is left out is an ellipsis."""
-    lines: list[str] = []
-    for part in re.split(r" (?=--)|(?<=,) ", text) if text else ():
-        if lines and fits(f"{lines[-1]} {part}"):
-            lines[-1] += f" {part}"
-        elif len(lines) < most:
-            lines.append(part)
-        else:
-            lines[-1] += f" {part}"
-            break
-    return [line if fits(line) else _shortened(line, fits) for line in lines]
-
-
-def _shortened(line: str, fits: Callable[[str], bool]) -> str:
-    kept = line
-    while kept and not fits(f"{kept}\N{HORIZONTAL ELLIPSIS}"):
-        kept = kept[:-1].rstrip(" ,")
-    return f"{kept}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _write_title(axes: Any, panel: Panel) -> None:
-    """Title, and under it the setting and its flags, no wider than the panel is without them: its layout is known."""
-    bold = axes.set_title("", loc="left", fontsize=10, fontweight="bold")
-    under = axes.annotate("", (0, 1), (0, 6), "axes fraction", "offset points", fontsize=8, color="#5f5f5f")
-    width = axes.get_tightbbox().x1 - axes.get_window_extent().x0
-
-    def lines(artist: Any, text: str) -> list[str]:
-        def fits(line: str) -> bool:
-            artist.set_text(line)
-            return artist.get_window_extent().width <= width
-
-        return wrapped(text, fits, LINES)
-
-    title = lines(bold, panel.title)
-    below = [*lines(under, panel.subtitle), *lines(under, panel.flags)]
-    under.set_text("\n".join(below))
-    axes.set_title("\n".join(title), loc="left", fontsize=10, fontweight="bold", pad=6 + 11 * len(below))
-
-
-def _compact(svg: bytes) -> bytes:
-    """Two decimals, fonts that any viewer has, named once, and nothing that draws nothing or is not referred to.
-
-    Styles stay with their elements: not every viewer reads a style sheet.
-    """
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg.decode(), flags=re.DOTALL)
-    text = re.sub(r'<g id="[\w.]+"/>', "", text)
-    text = re.sub(r'<g id="[\w.]+">', "<g>", text)
-    text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text).replace("font-family: 'DejaVu Sans'; ", "")
-    text = text.replace("<svg ", """<svg font-family="'DejaVu Sans', Verdana, sans-serif" """, 1)
-    return ("\n".join(line.strip() for line in text.splitlines() if line.strip()) + "\n").encode()
-
-
-def _with_text(image: Any, digest: str) -> bytes:
-    """PNG that names the SVG that it is a picture of."""
-    from PIL.PngImagePlugin import PngInfo
-
-    out, info = io.BytesIO(), PngInfo()
-    info.add_text("svg-sha256", digest)
-    image.save(out, format="PNG", optimize=True, pnginfo=info)
-    return out.getvalue()
+    return svg, with_text(image, hashlib.sha256(svg).hexdigest())
 
 
 def _name_lines(axes: Any, panel: Panel, tints: Sequence[str]) -> None:
