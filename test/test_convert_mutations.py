@@ -40,7 +40,7 @@ IN_THE_CONVERTER = {
     "no norm_output": ("draftwire/convert/flatten.py", ', "norm_output")', ")", TRAINERS_DEFAULT),
     "no window": ("draftwire/convert/flatten.py", "    if SLIDING in types:\n", "    if False:\n", TRAINERS_DEFAULT),
     "another epsilon": ("draftwire/convert/geometry.py", "return float(value)", "return 1e-1", TRAINERS_DEFAULT),
-    "trainers' names": ("draftwire/convert/tensors.py", "if speculators else None", "if False else None",
+    "trainers' names": ("draftwire/tensor_names.py", "if speculators else None", "if False else None",
                         "three_layers"),
 }  # fmt: skip
 

@@ -189,8 +189,9 @@ def assert_cheap(runs: list[tuple[float, list[str]]]) -> None:
     assert statistics.median(seconds for seconds, _ in runs) < 0.1
     for _, modules in runs:
         assert "draftwire.seams" in modules
-        heavy = {"torch", "numpy", "transformers", "rich", "typer", "sglang"}
+        heavy = {"torch", "numpy", "transformers", "rich", "typer", "yaml", "sglang"}
         assert not heavy & {module.split(".")[0] for module in modules}
+        assert not any(module.startswith("draftwire.convert") for module in modules)
 
 
 def test_a_process_without_a_model_pays_under_a_tenth_of_a_second(tmp_path):

@@ -122,7 +122,7 @@ class Case:
     def tensors(self) -> Mapping[str, Any]:
         """The draft's tensors by SGLang's names: `layers.0` for `midlayer`, without `model.`; also of those that no
         release takes under the name that they have in the file, see `places`."""
-        from draftwire.convert.tensors import rename
+        from draftwire.tensor_names import rename
 
         speculators = self.draft.layout == "speculators" and self.is_nested
         return {rename(name, speculators=speculators): tensor for name, tensor in self.draft.tensors.items()}
@@ -131,8 +131,8 @@ class Case:
     def places(self) -> Mapping[str, str | None]:
         """For each name in the file that under which SGLang's loader takes it, None where it drops it. Of speculators'
         nested form, which no release reads, the names after `draftwire convert`."""
-        from draftwire.convert.tensors import rename
         from draftwire.loading import place
+        from draftwire.tensor_names import rename
 
         if self.is_nested:
             speculators = self.draft.layout == "speculators"

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from draftwire.convert.geometry import read_geometry
-from draftwire.convert.tensors import rename
 from draftwire.draft import Draft, DraftError
 from draftwire.network import Network
 from draftwire.settings import Settings
 from draftwire.switches import layer_config
 from draftwire.target import EMBEDDING
+from draftwire.tensor_names import rename
 from draftwire.weights import RowTable, TargetParts, to_tensor
 
 MMAP_THRESHOLD = -3  # glibc's M_MMAP_THRESHOLD

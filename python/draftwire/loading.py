@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from draftwire.convert.tensors import rename
 from draftwire.features import MARKED
 from draftwire.refusal import refuse
+from draftwire.tensor_names import rename
 
 FUSED = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),

@@ -14,7 +14,6 @@ from draftwire.case import Case
 from draftwire.convert import convert
 from draftwire.convert.flatten import NORMS
 from draftwire.convert.output import Output, Piece
-from draftwire.convert.tensors import rename
 from draftwire.convert.writer import write
 from draftwire.diagnosis import Diagnosis
 from draftwire.draft import Draft, DraftError
@@ -22,6 +21,7 @@ from draftwire.features import REQUIRES
 from draftwire.interruption import orderly_exit
 from draftwire.settings import Scaling, Settings, read_settings
 from draftwire.switches import layer_config
+from draftwire.tensor_names import rename
 from draftwire.weights import to_tensor
 from draftwire_overlay.srt.speculative.aux_boundaries import BOUNDARIES, IDS
 

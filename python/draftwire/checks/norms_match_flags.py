@@ -21,9 +21,9 @@ import re
 
 from draftwire.case import Case
 from draftwire.checks.fc_width import states
-from draftwire.convert.tensors import rename
 from draftwire.finding import Finding, error, ok
 from draftwire.switches import QK_NORMS
+from draftwire.tensor_names import rename
 
 
 def check(case: Case) -> list[Finding]:

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from draftwire.convert.target import Target
-from draftwire.convert.tensors import rename
 from draftwire.draft import Draft, DraftError
 from draftwire.features import REQUIRES
 from draftwire.headers import Stored
 from draftwire.rows import read_row
 from draftwire.target import EMBEDDING, read_target
+from draftwire.tensor_names import rename
 
 ROWS, COLUMNS = 16, 256
 

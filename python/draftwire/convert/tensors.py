@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from draftwire.convert.output import Piece
@@ -10,11 +9,10 @@ from draftwire.convert.vocabulary import little_endian, read_offsets, require_id
 from draftwire.draft import Draft, DraftError
 from draftwire.features import MARKED, REQUIRES
 from draftwire.headers import Stored
+from draftwire.tensor_names import rename
 
 CHUNK = 8 * 1024 * 1024
 FLOATS = ("BF16", "F16", "F32")
-LEGACY = {"midlayer.": "layers.0.", "aux_norm_low.": "fc_norm.0.", "aux_norm_mid.": "fc_norm.1.",
-          "aux_norm_high.": "fc_norm.2."}  # fmt: skip
 
 
 def arrange(draft: Draft, config: dict[str, Any], count: int, *, marked: bool) -> tuple[dict[str, Piece], list[str]]:
@@ -50,16 +48,6 @@ def arrange(draft: Draft, config: dict[str, Any], count: int, *, marked: bool) -
         mark = pieces[f"layers.0.{MARKED}"]
         pieces[f"layers.0.{MARKED}"] = mark._replace(shape=(1, *mark.shape))
     return pieces, notes
-
-
-def rename(name: str, *, speculators: bool = False) -> str:
-    """SGLang's name for a trainer's tensor. SGLang's later layers call their first norm hidden_norm."""
-    name = name.removeprefix("model.")
-    for old, new in LEGACY.items():
-        if name.startswith(old):
-            name = new + name.removeprefix(old)
-    later = re.fullmatch(r"(layers\.[1-9]\d*)\.input_layernorm\.weight", name) if speculators else None
-    return f"{later[1]}.hidden_norm.weight" if later else name
 
 
 def expect(config: dict[str, Any], count: int) -> dict[str, tuple[int, ...]]:
