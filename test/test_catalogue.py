@@ -1,6 +1,8 @@
 """docs/checks.md is what its command makes, byte for byte, and its figures are the measured ones."""
 
 import json
+import re
+from pathlib import Path
 
 from draftwire import checks
 from draftwire.catalogue import COMMAND, COSTS, DOCS, UNMEASURED, write_catalogue
@@ -10,7 +12,9 @@ def test_the_catalogue_is_generated() -> None:
     text = (DOCS / "checks.md").read_text()
     assert text == write_catalogue(json.loads(COSTS.read_text())), f"run `{COMMAND}`"
     assert COMMAND in text.splitlines()[0]
-    assert all(f"\n## {name}\n" in text for name in checks.NAMES)
+    for name in checks.NAMES:
+        (link,) = re.findall(rf"^\| \[`{name}`\]\((\S+)\) \| \S", text, re.MULTILINE)
+        assert (DOCS / link).resolve() == Path(checks.load(name).__file__ or "")
 
 
 def test_costs_are_of_checks() -> None:

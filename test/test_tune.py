@@ -75,7 +75,7 @@ def test_what_was_measured_slower_is_said_to_be_outside(bench: Bench) -> None:
     assert done.exit_code == 0 and bench.asked[1] == [1, 2]
     (checked,) = [row["checked"] for row in bench.rows]
     assert done.stdout.count("outside") == 3 and done.stdout.count("measured twice") == 3, "1 step is no prediction"
-    assert not any(m["within"] for m in checked) and all(m["within_rebased"] for m in checked if m["steps"] == 2)
+    assert not any(m["within"] for m in checked) and all(not m["off_rebased"] for m in checked if m["steps"] == 2)
     assert bench.rows[0]["at"] == 32
 
 

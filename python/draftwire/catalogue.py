@@ -1,12 +1,12 @@
 """The catalogue of checks, docs/checks.md: `python -m draftwire.catalogue` in a checkout writes it anew.
 
-Pages are the checks' docstrings; what a fault costs is in docs/check-costs.json, measured on the real engine.
+A line a check: what it states, and what a fault costs, measured on the real engine (docs/check-costs.json). Why, an
+example, the remedy and the reports stand in the checks' docstrings alone, to which it links.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,21 +45,19 @@ def write_catalogue(costs: Mapping[str, Any]) -> str:
         "WIRED: every check of the wiring looked and all is well. MISWIRED: an error. UNKNOWN: neither; a check that",
         "was skipped is never counted as well. Without `--sglang` the release is the one installed beside draftwire,",
         "without `--delivery` it is served as this environment would serve it: stock, with the overlay, or patched.",
+        "",
+        "`draftwire doctor --explain NAME` prints what a check looks at and why, an example, the remedy and the public",
+        "reports that it is known from. The same stands at the head of its file, behind each name here.",
         "", costs["about"], "",
         "| check | states that | a fault costs |", "|---|---|---|",
     ]  # fmt: skip
     for name in checks.NAMES:
         page = (checks.load(name).__doc__ or "").strip()
-        lines.append(f"| [`{name}`](#{name}) | {page.splitlines()[0]} | {_cost(costs, name)} |")
-    for name in checks.NAMES:
-        lines += ["", f"## {name}", "", *_page((checks.load(name).__doc__ or "").strip())]
-        if fault := costs["faults"].get(name):
-            lines += ["", f"**Seen:** {fault['what']}: {_cost(costs, name)}."]
+        fault = costs["faults"].get(name)
+        seen = f"{fault['what']}: " if fault else ""
+        file = f"../python/draftwire/checks/{name}.py"
+        lines.append(f"| [`{name}`]({file}) | {page.splitlines()[0]} | {seen}{_cost(costs, name)} |")
     return "\n".join(lines) + "\n"
-
-
-def _page(text: str) -> list[str]:
-    return [re.sub(r"^(What|Why|Example|Remedy|Reports):", r"**\1:**", line) for line in text.splitlines()]
 
 
 def _cost(costs: Mapping[str, Any], name: str) -> str:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from draftwire.bench.run import Options
 
-TOPK_FLAG = "speculative-eagle-topk"
-
 
 def tune(
     context: typer.Context,
@@ -110,6 +108,7 @@ def run(file: Path, options: Options, most: int, at: int, check: int, tree: bool
     from rich.console import Console
 
     from draftwire.bench.checked import compare, compare_tree, repeated
+    from draftwire.bench.deployment import TOPK as TOPK_FLAG
     from draftwire.bench.deployment import tree_tokens
     from draftwire.bench.refusals import BenchError
     from draftwire.bench.run import prepare, publish

@@ -2,9 +2,9 @@
 
 Two runs are minutes apart, and a shared machine changes in between. What both measured, the baseline and the best
 among the counts that the first run served, says by how much: a prediction is held against what was measured as it is
-(`off`, `within`), and again as it would have been at the second run's speed (`rebased`, `off_rebased`,
-`within_rebased`). The first is what a user gets; the second is as good as what it is rebased by: a change of the whole
-machine is taken out, one that hits a single server is not.
+(`off`, `within`), and again as it would have been at the second run's speed (`rebased`, `off_rebased`). The first is
+what a user gets; the second is as good as what it is rebased by: a change of the whole machine is taken out, one that
+hits a single server is not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from draftwire.bench.panels import is_chain
 from draftwire.bench.prediction import is_within
 
 Entry = Mapping[str, Any]
@@ -31,7 +32,7 @@ def compare(
     """Measured EAGLE-3 entries beside the predictions of a row that was made of the entries `before`.
 
     off: predicted over measured less 1. within: whether that is at most a tenth or inside what was measured from least
-    to most. rebased, off_rebased, within_rebased: the same at this run's speed, by the nearest number of steps in both
+    to most. rebased, off_rebased: the same at this run's speed, by the nearest number of steps in both
     runs at this concurrency, else by the baseline (`rebased_by`: its steps, 0 the baseline); None for a count that is
     in both, which nothing predicts, and where neither is. accept_length is 1 + c_1 + ..., as predicted; an output's
     last step, cut short, does not count in it.
@@ -69,12 +70,10 @@ def compare_tree(tree: Entry, measured: Sequence[Entry], concurrency: int) -> di
 def _rebased(predicted: float, m: Entry, both: Sequence[Entry]) -> dict[str, Any]:
     here = [one for one in both if one["concurrency"] == m["concurrency"]]
     if not here or m["steps"] in {one["steps"] for one in here}:
-        return {"rebased": None, "rebased_by": None, "off_rebased": None, "within_rebased": None}
+        return {"rebased": None, "rebased_by": None, "off_rebased": None}
     by = min(here, key=lambda one: (not one["steps"], abs((one["steps"] or 0) - m["steps"])))
     speed = predicted * by["after"] / by["before"]
-    within = is_within(speed, m["tok_s"], m["tok_s_min"], m["tok_s_max"])
-    return {"rebased": round(speed, 2), "rebased_by": by["steps"] or 0, "off_rebased": _off(speed, m),
-            "within_rebased": within}  # fmt: skip
+    return {"rebased": round(speed, 2), "rebased_by": by["steps"] or 0, "off_rebased": _off(speed, m)}
 
 
 def _off(speed: float, m: Entry) -> float:
@@ -87,4 +86,4 @@ def _key(m: Entry) -> tuple[int, int | None]:
 
 def _is_plain(m: Entry) -> bool:
     """The baseline or a chain, over answers that end where they end."""
-    return m["length"] == "eos" and (m["arm"] == "baseline" or (m["arm"] == "eagle3" and m["topk"] == 1))
+    return is_chain(m) or (m["arm"] == "baseline" and m["length"] == "eos")

@@ -34,7 +34,7 @@ class Panel(NamedTuple):
 
 def setting(row: Row) -> tuple[str, ...]:
     """Rows with the same one are measurements of the same thing; of them the charts show the latest."""
-    keys = ("draft_config_sha256", "config", "device", "sglang", "delivery", "tp_size", "draft_sha256")
+    keys = ("draft_config_sha256", "delivery", "config", "device", "sglang", "tp_size", "draft_sha256")
     # The first rows leave these two out: they were bench's own.
     sampling = f"{row.get('temperature') or 0.0} {row.get('top_p') or 1.0}"
     flags = (*(row.get("flags") or ()), *(row.get("speculative_flags") or ()))
@@ -72,6 +72,12 @@ def latest(rows: Iterable[Row], benchmark: str) -> list[Row]:
     named = {key[1:] for key, row in last.items() if row.get("draft_config_sha256")}
     kept = [row for key, row in last.items() if row.get("draft_config_sha256") or key[1:] not in named]
     return list(reversed(kept))
+
+
+def _one_delivery(rows: Sequence[Row]) -> list[Row]:
+    """Of rows that differ in how the states reach the draft alone, the overlay's: the report's tables have them all."""
+    by_overlay = {setting(row)[2:] for row in rows if row["delivery"] == "overlay"}
+    return [row for row in rows if row["delivery"] == "overlay" or setting(row)[2:] not in by_overlay]
 
 
 def _with_most_loads(rows: Sequence[Row]) -> list[Row]:
@@ -121,7 +127,7 @@ def ended(row: Row) -> list[Mapping[str, Any]]:
 def speed_panels(rows: Sequence[Row]) -> list[Panel]:
     """Tokens a second by concurrency, of rows with more than one where there are such."""
     panels: list[tuple[str, Panel]] = []
-    for row in latest(_with_most_loads([row for row in rows if row["benchmark"] == "bench"]), "bench"):
+    for row in _one_delivery(latest(_with_most_loads([row for row in rows if row["benchmark"] == "bench"]), "bench")):
         series = [
             Series(label, entries[0]["arm"],
                    tuple((e["concurrency"], e["tok_s"], e["tok_s_min"], e["tok_s_max"]) for e in entries))
@@ -137,7 +143,7 @@ def speed_panels(rows: Sequence[Row]) -> list[Panel]:
 def acceptance_panels(rows: Sequence[Row]) -> list[Panel]:
     """Share of verify steps that accept a position and all before it, at the lowest concurrency."""
     out = []
-    for row in latest(rows, "bench"):
+    for row in _one_delivery(latest(rows, "bench")):
         series = []
         for label, entries in grouped(e for e in ended(row) if e.get("accept_positions")).items():
             first = entries[0]

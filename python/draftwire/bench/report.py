@@ -56,7 +56,8 @@ verified; *draft*, one draft step; *rest*, what remains of the step. Empty: no r
 zero, within noise.
 
 **Charts** show the {most} settings measured last, each by its latest row that has a baseline; of those, speed
-takes the latest with several loads where there is one.
+takes the latest with several loads where there is one. Of rows that differ in how the states reach the draft alone,
+they show the overlay's.
 """
 
 

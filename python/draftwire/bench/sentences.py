@@ -16,9 +16,14 @@ def notes_of(row: Row) -> list[str]:
         lines.append("the two visits of the arm in the middle of the order were one server's: its spread is too small")
     if row.get("always_cut"):
         lines.append("every answer was cut at the most tokens: at fixed length the requests are the same")
+    alike: dict[str, list[str]] = {}
     for arm, changed in (row.get("server_differs") or {}).items():
         pairs = ", ".join(f"{key} {before} -> {after}" for key, (before, after) in changed.items())
-        lines += [f"beside its draft, {arm} differs from the baseline by SGLang's own choice: {pairs}"] if pairs else []
+        alike.setdefault(pairs, []).append(arm)
+    for pairs, arms in alike.items():
+        beside, differ = ("its draft", "differs") if len(arms) == 1 else ("their drafts", "differ")
+        said = f"beside {beside}, {', '.join(arms)} {differ} from the baseline by SGLang's own choice: {pairs}"
+        lines += [said] if pairs else []
     return lines
 
 

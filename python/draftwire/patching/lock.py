@@ -1,7 +1,8 @@
 """`patches/upstream.lock`: for every release its patch, and each touched file's SHA-256 before and after.
 
 One line a release, `<release> <patch>`, then one a file, `  <before> <after> <path below sglang/>`; a new file's
-`before` is `-`. What is the same for every release stands once, below `every release`.
+`before` is `-`. What is the same for every release stands once, below `every release`; `  = <path>` is what the
+release before it has.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from draftwire.patching.refusals import PatchError
 
 NEW = "-"
+SAME = "="
 EVERY = ("every", "release")
 
 
@@ -42,9 +44,12 @@ def render(releases: list[Locked], first_line: str) -> str:
     blocks = [Locked(*EVERY, dict(shared))]
     blocks += [locked._replace(hashes=dict(set(locked.hashes.items()) - shared)) for locked in releases]
     lines = [f"# {first_line}"]
+    known: dict[str, tuple[str, str]] = {}
     for locked in blocks:
         lines.append(f"{locked.release} {locked.patch}")
-        lines += [f"  {before} {after} {file}" for file, (before, after) in sorted(locked.hashes.items())]
+        for file, pair in sorted(locked.hashes.items()):
+            lines.append(f"  {SAME if known.get(file) == pair else ' '.join(pair)} {file}")
+        known = locked.hashes
     return "\n".join(lines) + "\n"
 
 
@@ -55,13 +60,16 @@ def read(place: Path) -> dict[str, Locked]:
 
 def parse(text: str) -> dict[str, Locked]:
     found: dict[str, Locked] = {}
+    before: dict[str, tuple[str, str]] = {}
+    here: dict[str, tuple[str, str]] = {}
     for line in text.splitlines():
         words = line.split()
         if line.startswith("  "):
-            before, after, file = words
-            next(reversed(found.values())).hashes[file] = (before, after)
+            *pair, file = words
+            here[file] = before[file] if pair == [SAME] else (pair[0], pair[1])
         elif words and not line.startswith("#"):
-            found[words[0]] = Locked(words[0], words[1], {})
+            before, here = here, {}
+            found[words[0]] = Locked(words[0], words[1], here)
     shared = found.pop(EVERY[0], None)
     for locked in found.values():
         locked.hashes.update(shared.hashes if shared else {})
