@@ -50,9 +50,8 @@ def test_a_row(bench: FakeDeployment) -> None:
             assert entry["length"] == "fixed" or entry["step_cost_ratio"] == pytest.approx(cost, rel=1e-3)
         assert entry["mean_output_tokens"] == (40 if entry["length"] == "fixed" else 39.5)
     assert row["always_cut"] is False
-    differs = (
-        "eagle3 3/1/4 differs from the baseline by SGLang's own choice: effective_max_running_requests_per_dp 4 -> 3"
-    )
+    differs = "eagle3 1/1/2, eagle3 3/1/4 differ from the baseline by SGLang's own choice: "
+    differs += "effective_max_running_requests_per_dp 4 -> 3"
     assert any(differs in line for line in out)
     assert err[0].startswith("[1/") and err[0].endswith("left")
     assert not list(bench.folder.glob("draftwire-bench-*"))
