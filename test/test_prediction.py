@@ -88,6 +88,8 @@ def test_a_line_that_falls_is_not_followed_under_the_plain_step() -> None:
     length = 1 + sum(acceptance(points, 7))
     said = predict_speed(points, 7, floor=floor)
     assert said == pytest.approx(1000 * 101 / (100 * min(floor, fast) / length))
+    plain = Point(1, 0, *[1010 / floor] * 3, 0.0, 101)
+    assert predict([plain], points, 7)[-1].tok_s == pytest.approx(said)
 
 
 shares = st.lists(st.floats(0, 1), min_size=6, max_size=6).map(lambda c: sorted(c, reverse=True))
@@ -173,6 +175,7 @@ def test_a_line_goes_through_its_points(points: list) -> None:
     "gains, said",
     [
         ([(1, 1.5), (4, 1.2), (32, 1.1)], "not within 1..32"),
+        ([(1, 1.2), (4, 0.995)], "at 3.9 (interpolated within 1..4)"),
         ([(1, 2.0), (4, 0.5)], "at 2.0 (interpolated within 1..4)"),
         ([(32, 0.9), (16, 1.0), (1, 1.4)], "at 16 (interpolated within 1..32)"),
         ([(1, 0.9), (4, 1.2)], "does not pay at 1 already"),
