@@ -2,6 +2,7 @@
 
 import builtins
 import hashlib
+import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -12,6 +13,7 @@ import pytest
 from bench_rows import bench_row, entry, measured
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from typer.testing import CliRunner
 
 from draftwire import report_command
@@ -20,7 +22,7 @@ from draftwire.bench.charts import draw_all, spread
 from draftwire.bench.checked import compare, repeated
 from draftwire.bench.panels import acceptance_panels, prediction_panels, speed_panels
 from draftwire.bench.refusals import BenchError
-from draftwire.bench.report import COMMAND, read_rows, write_report
+from draftwire.bench.report import CHARTS, COMMAND, read_rows, write_report
 from draftwire.bench.tuning import Study
 from draftwire.cli import app
 
@@ -55,8 +57,6 @@ def files() -> dict[str, bytes]:
 
 def test_the_report_in_the_tree_is_generated() -> None:
     """Text and SVG byte for byte; each PNG names the SVG that it is a picture of."""
-    from PIL import Image
-
     rows = read_rows((BENCHMARKS / "results.jsonl").read_text(), "results.jsonl")
     drawn = draw_all(rows)
     report = (BENCHMARKS / "REPORT.md").read_text()
@@ -77,6 +77,17 @@ def test_the_report_in_the_tree_is_generated() -> None:
 def test_the_same_rows_give_the_same_bytes(files: dict[str, bytes]) -> None:
     assert draw_all(json.loads(json.dumps(ROWS))) == files
     assert sorted(files) == sorted(report_command.NAMES)
+
+
+def test_a_png_has_the_colours_of_its_svg(files: dict[str, bytes]) -> None:
+    for name in CHARTS:
+        found = Image.open(io.BytesIO(files[f"{name}.png"])).convert("RGB").getcolors()
+        for colour in set(re.findall(rb": #(\w{6})", files[f"{name}.svg"])):
+            there = bytes.fromhex(colour.decode())
+            assert min(max(abs(a - b) for a, b in zip(there, one, strict=True)) for _, one in found) < 32, (
+                name,
+                colour,
+            )
 
 
 def test_every_figure_of_a_row_is_in_the_report() -> None:

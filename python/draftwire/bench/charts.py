@@ -111,7 +111,7 @@ def _render(panels: Sequence[Panel], draw: Callable) -> tuple[bytes, bytes]:
         figure.savefig(vector, format="svg")
         svg = compact(vector.getvalue())
         figure.savefig(raster, format="png", dpi=DPI, metadata={"Software": None})
-        image = Image.open(raster).convert("RGB").quantize(16, dither=Image.Dither.NONE)
+        image = Image.open(raster).convert("RGB").quantize(24, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     return svg, with_text(image, hashlib.sha256(svg).hexdigest())
 
 
